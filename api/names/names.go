@@ -1,0 +1,117 @@
+package names
+
+// Group is the API group of lastcall's kinds and the prefix of every label and
+// annotation.
+const Group = "lastcall.dev"
+
+// Finalizer holds a ModelDeployment until its replicas are retired.
+const Finalizer = Group + "/retirement"
+
+// Operator is the value of LabelManagedBy on Pods the operator builds.
+const Operator = "lastcall-operator"
+
+// MainContainer is the engine's container in a Pod the operator builds, and the
+// one preferred in a user's Pod where several containers run an engine.
+const MainContainer = "main"
+
+// Labels.
+const (
+	// LabelDrain opts a Pod, or all Pods of a namespace, in or out. Values:
+	// DrainEnabled, DrainDisabled. The Pod's label wins over its namespace's.
+	LabelDrain = Group + "/drain"
+	// DrainEnabled asks for the drain window.
+	DrainEnabled = "enabled"
+	// DrainDisabled keeps a Pod out of an opted-in namespace's drain window.
+	DrainDisabled = "disabled"
+
+	// LabelManagedBy is the well-known label that says who built a Pod.
+	LabelManagedBy = "app.kubernetes.io/managed-by"
+	// LabelPartOf with the value PartOf marks lastcall's own Pods, which its
+	// webhook must never be asked about.
+	LabelPartOf = "app.kubernetes.io/part-of"
+	// PartOf is the value of LabelPartOf on lastcall's own Pods.
+	PartOf = "lastcall"
+
+	// LabelRoleKind is Server, Prefill or Decode on Pods the operator builds.
+	LabelRoleKind = Group + "/role-kind"
+)
+
+// Annotations a user may set on a Pod.
+const (
+	// AnnotationEngine names the engine where it cannot be recognised. Values
+	// are the engine names of internal/engine: vllm, sglang.
+	AnnotationEngine = Group + "/engine"
+	// AnnotationContainer names the engine's container.
+	AnnotationContainer = Group + "/container"
+	// AnnotationGraceSeconds is the Pod's termination grace period in whole
+	// seconds, 15 to 3600.
+	AnnotationGraceSeconds = Group + "/grace-seconds"
+	// AnnotationMetricsPort is the port of the engine's own /metrics, 1 to 65535.
+	AnnotationMetricsPort = Group + "/metrics-port"
+	// AnnotationMetricsScheme is http or https.
+	AnnotationMetricsScheme = Group + "/metrics-scheme"
+	// AnnotationMetricsPath is the absolute path of the engine's metrics.
+	AnnotationMetricsPath = Group + "/metrics-path"
+	// AnnotationTakeOver, "true", says that the user owns the whole command line:
+	// the Pod gets no hook. The operator sets it.
+	AnnotationTakeOver = Group + "/take-over"
+)
+
+// Annotations other tools use to say where metrics are; lastcall reads them
+// after its own.
+const (
+	AnnotationPrometheusPort   = "prometheus.io/port"
+	AnnotationPrometheusScheme = "prometheus.io/scheme"
+	AnnotationPrometheusPath   = "prometheus.io/path"
+)
+
+// AnnotationStatus is the record that admission leaves on a Pod: what was done
+// and why. It is JSON; see mutate.Record. An incoming value is ignored.
+const AnnotationStatus = Group + "/status"
+
+// Outcomes of an admission, in the record and in the admissions metric.
+const (
+	// OutcomeInjected means that the Pod carries the drain hook.
+	OutcomeInjected = "injected"
+	// OutcomeSkipped means that the Pod was admitted without the hook; the reason
+	// says why.
+	OutcomeSkipped = "skipped"
+	// OutcomeRefused means that the Pod was not admitted.
+	OutcomeRefused = "refused"
+)
+
+// Reasons of an admission, one for each record.
+const (
+	// ReasonEngineRecognised means that the engine was found and can be measured.
+	ReasonEngineRecognised = "EngineRecognised"
+	// ReasonNotMeasurable means that the engine was found but its gauges cannot be
+	// read; the hook still gives the settle, and a warning says what to change.
+	ReasonNotMeasurable = "NotMeasurable"
+	// ReasonNoEngine means that no container runs an engine lastcall knows.
+	ReasonNoEngine = "NoEngine"
+	// ReasonSeveralEngines means that more than one container runs an engine and
+	// none is named.
+	ReasonSeveralEngines = "SeveralEngines"
+	// ReasonUserPreStop means that the container has a preStop hook of the user's
+	// own, which is kept.
+	ReasonUserPreStop = "UserPreStop"
+	// ReasonGraceOutOfRange means that the Pod's own grace period is not in the
+	// range the drain window needs.
+	ReasonGraceOutOfRange = "GraceOutOfRange"
+	// ReasonTakenOver means that the role's command is the user's own.
+	ReasonTakenOver = "TakenOver"
+	// ReasonInvalidAnnotation means that a lastcall.dev annotation was malformed.
+	ReasonInvalidAnnotation = "InvalidAnnotation"
+)
+
+// Ends of the drain window, written by the hook as the last line of its log.
+const (
+	// EndDrained means that two reads in a row were idle.
+	EndDrained = "Drained"
+	// EndDeadline means that the window was over while work was in flight or could
+	// not be ruled out.
+	EndDeadline = "Deadline"
+	// EndNothingToMeasure means that nothing answers for the engine: two reads in a
+	// row found no listener, or one that serves no metrics.
+	EndNothingToMeasure = "NothingToMeasure"
+)
