@@ -1,0 +1,92 @@
+# Everything here works on a fresh Debian or Ubuntu machine with Go, git and make.
+# `make demo` and `make test` install what else they need (hack/setup says what).
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo v0.0.0-dev)
+OUT     := out
+TOOL    := go tool -modfile=hack/tools/go.mod
+
+# The pure packages compile in seconds, so a broken rule is known before the
+# Kubernetes libraries are built.
+PURE := ./api/... ./internal/engine/... ./internal/drain/... ./internal/mutate/... ./internal/validate/... ./internal/manifest/...
+UNIT  = $(shell go list ./... | grep -vE '/test/(cluster|envtest|e2e)(/|$$)|/bench(/|$$)')
+
+.PHONY: help
+help: ## Show this help
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ For users
+
+.PHONY: demo
+demo: setup ## Delete busy engines on a real node, with and without lastcall; writes out/demo
+	go run ./test/demo -out $(OUT)/demo
+
+.PHONY: test
+test: test-unit verify lint test-envtest test-e2e ## Everything that must pass, fast suites first
+
+.PHONY: build
+build: ## The binaries, into out/bin
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(OUT)/bin/ ./cmd/...
+
+.PHONY: images
+images: ## Container images as archives, into out/images (no registry or daemon needed)
+	go run ./hack/images -version $(VERSION) -out $(OUT)/images
+	go run ./test/engine/image -o $(OUT)/images
+
+##@ Suites
+
+.PHONY: test-unit
+test-unit: setup ## Rules, parsers, the hook under python3, admission: no cluster
+	go vet $(PURE)
+	go test $(PURE)
+	go vet ./...
+	go test $(UNIT)
+
+.PHONY: test-envtest
+test-envtest: setup ## Against a real API server that has what the chart renders
+	go run ./test/cluster binaries etcd kube-apiserver kubectl
+	$(TOOL) helm version --short
+	go test -timeout 10m ./test/envtest/...
+
+.PHONY: test-e2e
+test-e2e: setup ## Against a real kubelet; on the cluster of KUBECONFIG if that is set
+	go run ./test/cluster binaries
+	go test -timeout 15m ./test/cluster/...
+	go test -timeout 20m ./test/e2e/...
+
+.PHONY: bench
+bench: setup ## The figures of bench/README.md, each beside its yardstick
+	go test -run '^$$' -bench . -benchmem ./internal/engine/... ./internal/admission/...
+	go run ./bench
+
+##@ For developers
+
+.PHONY: generate
+generate: ## Regenerate what is made from the API types
+	$(TOOL) controller-gen object paths=./api/v1alpha1
+	$(TOOL) controller-gen crd paths=./api/v1alpha1 output:crd:stdout > charts/lastcall/files/modeldeployments.yaml
+
+.PHONY: verify
+verify: generate ## Fail if generated files or go.mod are not up to date
+	gofmt -l $$(git ls-files '*.go') | (! grep .)
+	go mod tidy -diff
+	git diff --exit-code -- api charts/lastcall/files
+
+.PHONY: lint
+lint: ## golangci-lint, helm lint
+	$(TOOL) golangci-lint run
+	$(TOOL) helm lint --strict charts/lastcall
+
+.PHONY: setup
+setup:
+	@hack/setup
+
+.PHONY: clean
+clean: ## Stop the test cluster and remove what was built here
+	-go run ./test/cluster down
+	rm -rf $(OUT)
