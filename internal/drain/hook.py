@@ -1,0 +1,279 @@
+# lastcall's drain hook: the engine finishes its requests before SIGTERM.
+# Source, with comments: github.com/lastcall-dev/lastcall, internal/drain/hook.py
+
+#: internal/drain puts the constants of one engine, listener and grace period in
+#: front of this text, and takes out the lines that start with "#:". Python 3.6
+#: and later, standard library only. Times are in seconds from START.
+#:
+#: GAUGES     per gauge its name, then its former names
+#: OPTIONAL   the gauges that may be missing
+#: BREAKDOWN  labels that mark a sample as part of another one
+#: COPY       labels that tell copies of one value apart
+#: SCHEME, HOSTS, PORT, PATH   where the engine serves its metrics
+#: SETTLE     the first read starts
+#: LAST       the latest moment a read may start
+#: END        the latest moment a read may end
+#: INTERVAL   between the starts of two reads
+#: LIMIT      the longest one read may take
+#: LOG_EVERY  the longest silence in the log
+#: IN_A_ROW   how many reads that agree end the hook
+#: MAX_BODY   the largest body, in bytes
+#: PROC       where procfs is mounted
+
+import errno
+import http.client
+import os
+import re
+import signal
+import socket
+import stat
+import time
+from urllib.parse import urljoin, urlsplit
+
+START = time.monotonic()
+
+BUSY, IDLE, NOTHING = "busy", "idle", "nothing to measure"
+
+
+#: Reading the gauges.
+
+
+#: The limit of a read. Not an Exception: http.client and ssl would wrap it.
+class Overrun(BaseException):
+    pass
+
+
+class NothingToMeasure(Exception):
+    pass
+
+
+def on_alarm(*_):
+    raise Overrun
+
+
+#: One read: what it tells, and in words what was seen. A wall-clock timer bounds
+#: it, because a socket timeout starts again with every byte that drips in. The
+#: timer repeats, in case the first Overrun is raised where it is ignored.
+def read():
+    limit = min(LIMIT, END - elapsed())
+    try:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, max(limit, 0.001), 0.1)
+            return fetch(HOSTS, PATH)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except Overrun:
+        return BUSY, "no answer in %.3g s" % limit
+    except NothingToMeasure as e:
+        return NOTHING, str(e)
+    except Exception as e:
+        return BUSY, "the read failed: %s" % type(e).__name__
+
+
+def fetch(hosts, path, redirected=False):
+    host, sock = connect(hosts)
+    try:
+        response = request(host, sock, path)
+        if response.status == 200:
+            return judge(response)
+        if 300 <= response.status < 400 and not redirected:
+            target = within_origin(host, path, response.getheader("Location"))
+            if target:
+                return fetch([host], target, redirected=True)
+        if response.status >= 300:
+            raise NothingToMeasure("the answer is %d" % response.status)
+        return BUSY, "the answer is %d" % response.status
+    finally:
+        sock.close()
+
+
+#: A refused address may only mean that the engine is bound to another one.
+UNREACHABLE = (
+    errno.ECONNREFUSED,
+    errno.ENETUNREACH,
+    errno.EHOSTUNREACH,
+    errno.EADDRNOTAVAIL,
+    errno.EAFNOSUPPORT,
+)
+
+
+def connect(hosts):
+    for host in hosts:
+        sock = None
+        try:
+            sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+            sock.connect((host, PORT))
+            return host, sock
+        except OSError as e:
+            if sock is not None:
+                sock.close()
+            if isinstance(e, ConnectionResetError):
+                raise NothingToMeasure("the connection is reset")
+            if e.errno not in UNREACHABLE:
+                raise
+    raise NothingToMeasure("nothing listens on port %d" % PORT)
+
+
+#: The answer up to its headers. http.client knows nothing of proxies; a socket
+#: of our own keeps it from name look-ups, which no alarm interrupts.
+def request(host, sock, path):
+    response = None
+    try:
+        if SCHEME == "https":
+            sock = over_tls(sock)
+        connection = http.client.HTTPConnection(host, PORT)
+        connection.sock = sock
+        connection.request("GET", path, headers={"Accept": "text/plain", "Connection": "close"})
+        response = http.client.HTTPResponse(sock, method="GET")
+        response.begin()
+        return response
+    except (OSError, http.client.HTTPException) as e:
+        if response is not None and isinstance(response.status, int):
+            raise
+        raise NothingToMeasure("no answer over %s: %s" % (SCHEME, type(e).__name__))
+
+
+#: The certificate is not verified: it is made for another name, and who listens
+#: on the loopback of this container is the engine.
+def over_tls(sock):
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context.wrap_socket(sock)
+
+
+#: The path to follow, or None for a redirect elsewhere.
+def within_origin(host, path, location):
+    if not location:
+        return None
+    base = "%s://%s:%d" % (SCHEME, "[%s]" % host if ":" in host else host, PORT)
+    try:
+        url = urlsplit(urljoin(base + path, location))
+        port = url.port or {"http": 80, "https": 443}.get(url.scheme)
+    except ValueError:
+        return None
+    if (url.scheme, url.hostname, port) != (SCHEME, host.lower(), PORT):
+        return None
+    return (url.path or "/") + ("?" + url.query if url.query else "")
+
+
+def judge(response):
+    body = b""
+    try:
+        while len(body) <= MAX_BODY:
+            part = response.read(MAX_BODY + 1 - len(body))
+            if not part:
+                break
+            body += part
+    except (OSError, http.client.HTTPException):
+        return BUSY, "the body is cut short"
+    if len(body) > MAX_BODY:
+        return BUSY, "the body is over %d bytes" % MAX_BODY
+    if response.length:
+        return BUSY, "the body is cut short"
+    verdict, in_flight, detail = reading(body)
+    if verdict == "Idle":
+        return IDLE, "idle"
+    if verdict == "Busy":
+        return BUSY, "%g in flight: %s" % (in_flight, detail)
+    return BUSY, "unknown: " + detail
+
+
+#: What a body proves; internal/engine's Read, rule by rule.
+def reading(body):
+    return "Unknown", 0, "not built"
+
+
+#: Writing to the container's log.
+
+
+#: The container's log is the standard output of its first process. The hook's own
+#: goes nowhere. That process is the earliest of this cgroup: where the Pod shares
+#: its process namespace, PID 1 is another container's. Opening never blocks, and
+#: a file is never written to.
+def open_log():
+    with open(PROC + "/self/cgroup") as f:
+        mine = f.read()
+    processes = []
+    for pid in filter(str.isdigit, os.listdir(PROC)):
+        try:
+            with open("%s/%s/cgroup" % (PROC, pid)) as f:
+                if f.read() != mine:
+                    continue
+            with open("%s/%s/stat" % (PROC, pid)) as f:
+                started = int(f.read().rpartition(")")[2].split()[19])
+            processes.append((started, int(pid)))
+        except (OSError, ValueError, IndexError):
+            continue
+    path = "%s/%d/fd/1" % (PROC, min(processes)[1])
+    mode = os.stat(path).st_mode
+    if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
+        return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    return None
+
+
+class Log:
+    def __init__(self):
+        self.at = elapsed()
+        try:
+            self.fd = open_log()
+        except Exception:
+            self.fd = None
+
+    def write(self, text):
+        self.at = elapsed()
+        try:
+            os.write(self.fd, ("lastcall: drain: %.1f s: %s\n" % (self.at, text[:1000])).encode())
+        except Exception:
+            pass
+
+
+#: The window.
+
+
+def elapsed():
+    return time.monotonic() - START
+
+
+def sleep_until(at):
+    time.sleep(max(0, at - elapsed()))
+
+
+def drain(log):
+    at, row, moved = SETTLE, 0, False
+    kind = seen = None
+    while at <= LAST:
+        sleep_until(at)
+        before = kind, seen
+        kind, seen = read()
+        if (kind, seen) != before:
+            moved = moved or before[0] is not None
+            log.write(seen)
+        elif elapsed() - log.at >= LOG_EVERY:
+            log.write(seen)
+        row = row + 1 if kind == before[0] else 1
+        if row >= IN_A_ROW and kind == IDLE:
+            return "Drained: nothing is in flight"
+        if row >= IN_A_ROW and kind == NOTHING:
+            return "NothingToMeasure: " + seen
+        at = max(at + INTERVAL, elapsed())
+    sleep_until(LAST)
+    return "Deadline: %s%s" % (seen, "" if moved else ", the same in every read")
+
+
+def main():
+    signal.signal(signal.SIGALRM, on_alarm)
+    log = Log()
+    log.write("the engine serves on; from %g s to %g s its requests are counted" % (SETTLE, LAST))
+    log.write(drain(log))
+
+
+#: A hook that fails makes an event and takes the settle away with it.
+if __name__ == "__main__":
+    try:
+        main()
+    except BaseException:
+        sleep_until(SETTLE)
+    os._exit(0)

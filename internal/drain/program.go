@@ -1,0 +1,119 @@
+package drain
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lastcall-dev/lastcall/api/names"
+	"github.com/lastcall-dev/lastcall/internal/engine"
+)
+
+// source is the program without its constants, with all its comments.
+//
+//go:embed hook.py
+var source string
+
+// body is source as a Pod carries it.
+var body = withoutComments(source)
+
+// marker starts the argument by which a command is known as a hook of lastcall's.
+const marker = names.Group + "/drain-hook:"
+
+// start runs the program in $1 with the image's own python3, isolated from the
+// environment (-I) and from site-packages (-S). Without a python3 that works, the
+// engine still gets the settle. A hook that fails would be an event and no
+// settle, so it never does.
+const start = `P=$(command -v python3) || { sleep 5; exit 0; }; "$P" -I -S -c "$1" || sleep 5; exit 0`
+
+// Command is the argv of the preStop exec that runs Program.
+func Command(e engine.Engine, at engine.Endpoint, graceSeconds int64) []string {
+	return []string{"/bin/sh", "-c", start, marker + HookVersion, Program(e, at, graceSeconds)}
+}
+
+// IsHook reports whether a preStop command is a hook of lastcall's, of this or
+// any other version.
+func IsHook(command []string) bool {
+	return slices.ContainsFunc(command, func(argument string) bool { return strings.HasPrefix(argument, marker) })
+}
+
+// Program is the text of the hook for this engine, listener and grace period. A
+// grace period outside the range is read as the nearest one inside.
+func Program(e engine.Engine, at engine.Endpoint, graceSeconds int64) string {
+	return render(e, at, timesFor(graceSeconds), "/proc")
+}
+
+// times are when the hook does what, from its own start.
+type times struct {
+	settle   time.Duration // the first read starts
+	last     time.Duration // the latest moment a read may start
+	end      time.Duration // the latest moment a read may end
+	interval time.Duration // between the starts of two reads
+	limit    time.Duration // the longest one read may take
+	logEvery time.Duration // the longest silence in the log
+}
+
+func timesFor(graceSeconds int64) times {
+	grace := Grace(graceSeconds)
+	return times{
+		settle:   Settle,
+		last:     grace.ReadsUntil(),
+		end:      grace.SignalBy(),
+		interval: ReadInterval,
+		limit:    ReadLimit,
+		logEvery: LogInterval,
+	}
+}
+
+func render(e engine.Engine, at engine.Endpoint, t times, proc string) string {
+	var gauges [][]string
+	optional := []string{}
+	for _, g := range e.Gauges {
+		gauges = append(gauges, append([]string{g.Name}, g.Formerly...))
+		if g.Optional {
+			optional = append(optional, g.Name)
+		}
+	}
+	var b strings.Builder
+	constant := func(name string, value any) {
+		// Strings, numbers and lists of JSON mean the same in Python.
+		text, err := json.Marshal(value)
+		if err != nil {
+			panic(fmt.Sprintf("rendering %s of the drain hook: %v", name, err))
+		}
+		fmt.Fprintf(&b, "%s = %s\n", name, text)
+	}
+	constant("GAUGES", gauges)
+	constant("OPTIONAL", optional)
+	constant("BREAKDOWN", append([]string{}, e.BreakdownLabels...))
+	constant("COPY", append([]string{}, e.CopyLabels...))
+	constant("SCHEME", at.Scheme)
+	constant("HOSTS", append([]string{}, at.Hosts...))
+	constant("PORT", at.Port)
+	constant("PATH", at.Path)
+	constant("SETTLE", t.settle.Seconds())
+	constant("LAST", t.last.Seconds())
+	constant("END", t.end.Seconds())
+	constant("INTERVAL", t.interval.Seconds())
+	constant("LIMIT", t.limit.Seconds())
+	constant("LOG_EVERY", t.logEvery.Seconds())
+	constant("IN_A_ROW", IdleReads)
+	constant("MAX_BODY", engine.MaxBody)
+	constant("PROC", proc)
+	return b.String() + body
+}
+
+// withoutComments drops what a Pod need not carry: lines that start with "#:",
+// and empty lines.
+func withoutComments(source string) string {
+	var b strings.Builder
+	for line := range strings.Lines(source) {
+		if text := strings.TrimSpace(line); text != "" && !strings.HasPrefix(text, "#:") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
