@@ -102,6 +102,8 @@ const (
 	ReasonTakenOver = "TakenOver"
 	// ReasonInvalidAnnotation means that a lastcall.dev annotation was malformed.
 	ReasonInvalidAnnotation = "InvalidAnnotation"
+	// ReasonMalformedPod means that what was sent could not be read as a Pod.
+	ReasonMalformedPod = "MalformedPod"
 )
 
 // Ends of the drain window, written by the hook as the last line of its log.
