@@ -1,5 +1,11 @@
 package engine
 
+import (
+	"slices"
+
+	"github.com/lastcall-dev/lastcall/api/names"
+)
+
 // Port is a port that a container declares.
 type Port struct {
 	Name   string
@@ -53,7 +59,38 @@ type Source struct {
 }
 
 // Recognize says which engine a container runs and where it serves its gauges;
-// false where it runs none.
+// false where it runs none. The annotation lastcall.dev/engine is believed first,
+// then the command line, then the image.
 func Recognize(c Container, s Source) (Match, bool) {
-	return Match{}, false
+	env := newEnvironment(resolve(c.Env))
+	var argv []string
+	for _, word := range slices.Concat(c.Command, c.Args) {
+		argv = append(argv, env.expand(word))
+	}
+	commands := simpleCommands(argv, env, 0)
+	started, ok := findInvocation(commands)
+	from := FromCommand
+	if !ok {
+		started, ok = imageInvocation(c, argv, commands)
+		from = FromImage
+	}
+	if named, known := Lookup(Name(s.Annotations[names.AnnotationEngine])); known {
+		if !ok {
+			started.flags = flags{words: argv, partial: true}
+		}
+		started.engine = named.Name
+		ok, from = true, FromAnnotation
+	}
+	engine, known := Lookup(started.engine)
+	if !ok || !known {
+		return Match{}, false
+	}
+	endpoint := engine.endpoint(c, s, started.flags)
+	return Match{
+		Engine:       engine,
+		From:         from,
+		Endpoint:     endpoint,
+		Role:         started.flags.role(engine.Name),
+		Unmeasurable: started.unmeasurable(endpoint, parsePort(s.Annotations[names.AnnotationMetricsPort]) != 0),
+	}, true
 }

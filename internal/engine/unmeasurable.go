@@ -1,40 +1,86 @@
 package engine
 
+import (
+	"strings"
+
+	"github.com/lastcall-dev/lastcall/api/names"
+)
+
 // Unmeasurable is why a recognized engine's gauges cannot be read.
 type Unmeasurable string
 
 // The reasons.
 const (
-	// UnixSocket: the engine listens on a Unix socket instead of a port.
-	UnixSocket Unmeasurable = "UnixSocket"
-	// GRPCOnly: the engine speaks gRPC and serves no HTTP.
-	GRPCOnly Unmeasurable = "GRPCOnly"
+	// ServesNoMetrics: the process is a member of a replica that another member
+	// answers for.
+	ServesNoMetrics Unmeasurable = "ServesNoMetrics"
 	// StatsDisabled: vLLM was told not to keep statistics.
 	StatsDisabled Unmeasurable = "StatsDisabled"
 	// MetricsDisabled: SGLang serves metrics only when told to.
 	MetricsDisabled Unmeasurable = "MetricsDisabled"
+	// SeveralPorts: each data-parallel rank has a listener of its own.
+	SeveralPorts Unmeasurable = "SeveralPorts"
+	// UnixSocket: the engine listens on a Unix socket instead of a port.
+	UnixSocket Unmeasurable = "UnixSocket"
+	// GRPCOnly: the engine speaks gRPC and serves no HTTP.
+	GRPCOnly Unmeasurable = "GRPCOnly"
 	// ClientCertificate: the listener demands a certificate of its clients.
 	ClientCertificate Unmeasurable = "ClientCertificate"
-	// ServesNoMetrics: the process is a member of a replica that another member
-	// answers for.
-	ServesNoMetrics Unmeasurable = "ServesNoMetrics"
+	// AddressUnknown: the engine binds an address that is not known at admission
+	// and that loopback does not reach.
+	AddressUnknown Unmeasurable = "AddressUnknown"
 )
 
 // Advice is the sentence that tells the user what to change; empty for "".
 func (u Unmeasurable) Advice() string {
 	switch u {
-	case UnixSocket:
-		return "The engine listens on a Unix socket (--uds): remove --uds so that it serves /metrics on a port."
-	case GRPCOnly:
-		return "The engine serves gRPC only: start it with its HTTP server so that it serves /metrics."
-	case StatsDisabled:
-		return "vLLM keeps no statistics: remove --disable-log-stats."
-	case MetricsDisabled:
-		return "SGLang serves metrics only when told to: add --enable-metrics."
-	case ClientCertificate:
-		return "The engine demands a client certificate (--ssl-cert-reqs): set it to 0 or 1, and authenticate clients in front of the engine."
 	case ServesNoMetrics:
-		return "This member of the replica serves no metrics; its leader answers for it. The hook returns after the settle."
+		return "This member of the replica serves no metrics, its leader answers for it: nothing to change here"
+	case StatsDisabled:
+		return "vLLM keeps no statistics: remove --disable-log-stats"
+	case MetricsDisabled:
+		return "SGLang serves metrics only when told to: add --enable-metrics"
+	case SeveralPorts:
+		return "Each data-parallel rank has a port of its own: remove --data-parallel-multi-port-external-lb"
+	case UnixSocket:
+		return "It listens on a Unix socket: replace --uds by --port, or set " + names.AnnotationMetricsPort
+	case GRPCOnly:
+		return "It serves gRPC only: start its HTTP server, or set " + names.AnnotationMetricsPort
+	case ClientCertificate:
+		return "It demands a client certificate: set --ssl-cert-reqs to 0 or 1, or set " + names.AnnotationMetricsPort
+	case AddressUnknown:
+		return "It binds an address that is not known at admission: set --host to 0.0.0.0 or ::"
+	}
+	return ""
+}
+
+// unmeasurable says why the gauges of this command line cannot be read. An
+// explicit metrics-port annotation is believed about the listener: it may name a
+// sidecar listener or a proxy in front of the engine. It cannot make gauges that
+// the engine does not keep, so the first four stand whatever it says; and of
+// flags that are not all known, none is called missing.
+func (i invocation) unmeasurable(at Endpoint, portAnnotated bool) Unmeasurable {
+	f := i.flags
+	certificate, _ := f.value("ssl-cert-reqs")
+	switch {
+	case i.servesNothing():
+		return ServesNoMetrics
+	case i.engine == VLLM && f.on("disable-log-stats"):
+		return StatsDisabled
+	case i.engine == SGLang && !f.partial && !f.on("enable-metrics"):
+		return MetricsDisabled
+	case i.engine == VLLM && f.on("data-parallel-multi-port-external-lb"):
+		return SeveralPorts
+	case portAnnotated:
+		return ""
+	case f.has("uds"):
+		return UnixSocket
+	case i.grpc || f.on("grpc") || f.on("grpc-mode") || f.on("smg-grpc-mode"):
+		return GRPCOnly
+	case at.Scheme == schemeHTTPS && (certificate == "2" || strings.HasSuffix(certificate, "CERT_REQUIRED")):
+		return ClientCertificate
+	case bindsUnknown(f):
+		return AddressUnknown
 	}
 	return ""
 }

@@ -1,0 +1,129 @@
+package engine
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// flags are the words after the engine's start form. Both engines take --name
+// value, --name=value and _ for - in names; the last one wins.
+type flags struct {
+	words []string
+	// partial: flags may be missing, because a script, a configuration file or an
+	// unknown variable holds some.
+	partial bool
+}
+
+func newFlags(words []string) flags {
+	f := flags{words: words}
+	f.partial = f.has("config")
+	// A variable that stands alone may hold any flag, one after a flag only its value.
+	for i, word := range words {
+		alone := i == 0 || !strings.HasPrefix(words[i-1], "-") || strings.Contains(words[i-1], "=")
+		if strings.HasPrefix(word, "$") && alone && i > 0 {
+			f.partial = true
+		}
+	}
+	return f
+}
+
+// value is the last value of --name; false where the flag is not there.
+func (f flags) value(name string) (string, bool) {
+	for i := len(f.words) - 1; i >= 0; i-- {
+		flag, value, inline := cutFlag(f.words[i])
+		switch {
+		case flag != name:
+		case inline:
+			return value, true
+		case i+1 < len(f.words):
+			return f.words[i+1], true
+		default:
+			return "", true
+		}
+	}
+	return "", false
+}
+
+func (f flags) has(name string) bool {
+	_, found := f.value(name)
+	return found
+}
+
+// on reports whether the switch --name is set and no later --no-name unsets it.
+func (f flags) on(name string) bool {
+	for _, word := range slices.Backward(f.words) {
+		switch flag, _, _ := cutFlag(word); flag {
+		case name:
+			return true
+		case "no-" + name:
+			return false
+		}
+	}
+	return false
+}
+
+// cutFlag returns a flag's name without dashes before it; empty where word is
+// no flag.
+func cutFlag(word string) (name, value string, inline bool) {
+	long, isFlag := strings.CutPrefix(word, "--")
+	if !isFlag {
+		return "", "", false
+	}
+	name, value, inline = strings.Cut(long, "=")
+	return strings.ReplaceAll(name, "_", "-"), value, inline
+}
+
+// parsePort is a port number, 1 to 65535; 0 where text is none.
+func parsePort(text string) int32 {
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return 0
+	}
+	return int32(n)
+}
+
+// kvTransfer is the part of vLLM's --kv-transfer-config that says which side of
+// a transfer the engine is on.
+type kvTransfer struct {
+	Connector string `json:"kv_connector"`
+	Role      string `json:"kv_role"`
+}
+
+// kvTransfer reads --kv-transfer-config, as JSON or in the dotted form
+// --kv-transfer-config.kv_role; zero where there is none.
+func (f flags) kvTransfer() kvTransfer {
+	var config kvTransfer
+	if text, ok := f.value("kv-transfer-config"); ok && json.Unmarshal([]byte(text), &config) != nil {
+		return kvTransfer{}
+	}
+	if connector, ok := f.value("kv-transfer-config.kv-connector"); ok {
+		config.Connector = connector
+	}
+	if role, ok := f.value("kv-transfer-config.kv-role"); ok {
+		config.Role = role
+	}
+	return config
+}
+
+// role is what the flags say about disaggregation.
+func (f flags) role(engine Name) Role {
+	switch engine {
+	case SGLang:
+		switch mode, _ := f.value("disaggregation-mode"); mode {
+		case "prefill":
+			return RolePrefill
+		case "decode":
+			return RoleDecode
+		}
+	case VLLM:
+		switch f.kvTransfer().Role {
+		case "kv_producer":
+			return RolePrefill
+		case "kv_consumer":
+			return RoleDecode
+		}
+	}
+	return RoleServer
+}
