@@ -2,7 +2,7 @@
 # Source, with comments: github.com/lastcall-dev/lastcall, internal/drain/hook.py
 
 #: internal/drain puts the constants of one engine, listener and grace period in
-#: front of this text, and takes out the lines that start with "#:". Python 3.6
+#: front of this text, and takes out every comment that starts with "#:". Python 3.6
 #: and later, standard library only. Times are in seconds from START.
 #:
 #: GAUGES     per gauge its name, then its former names
@@ -22,6 +22,7 @@
 
 import errno
 import http.client
+import math
 import os
 import re
 import signal
@@ -181,9 +182,99 @@ def judge(response):
     return BUSY, "unknown: " + detail
 
 
-#: What a body proves; internal/engine's Read, rule by rule.
+#: What a body proves: Read of internal/engine in Python. The numbers are those of
+#: its rules; judge has kept rule 1. \udc80-\udcff is what "surrogateescape" makes
+#: of bytes that are not UTF-8.
+METRICS = re.compile(r"\Z|#|[a-zA-Z_:][a-zA-Z0-9_:]*[{ \t]")
+NAME = re.compile(r"[^{ \t]*")
+QUOTED = r'"((?:[^"\\\udc80-\udcff]|\\["\\n])*)"'
+LABEL = re.compile(r"[ \t]*([a-zA-Z_][a-zA-Z0-9_]*)?(?:%s)?[ \t]*=[ \t]*%s[ \t]*(?:,|(?=}))" % (QUOTED, QUOTED))
+BRACE = re.compile(r"[ \t]*}")
+FIELD = re.compile(r"[^ \t]+")
+NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?inf(?:inity)?|nan", re.I | re.A)
+
+
 def reading(body):
-    return "Unknown", 0, "not built"
+    text = body.decode("utf-8", "surrogateescape")
+    if not METRICS.match(text.lstrip(" \t\r\n")):  #: 3
+        return "Unknown", 0, "the body is not Prometheus text"
+    listed = {name: gauge[0] for gauge in GAUGES for name in gauge}
+    samples, not_gauges, invalid = [], set(), None
+    for line in text.split("\n"):
+        line = line.strip(" \t\r")  #: 2
+        if line.startswith("#"):
+            comment = line[1:].lstrip(" \t")
+            words = FIELD.findall(comment[4:]) if comment.startswith("TYPE") else []
+            kind = " ".join(words[1:]).lower()
+            if words and words[0] in listed and kind not in ("gauge", "untyped", "unknown", ""):  #: 5
+                not_gauges.add(words[0])
+                invalid = invalid or "%s is not declared as gauge" % words[0]
+        else:
+            name = NAME.match(line).group()
+            if name in listed:  #: 4
+                samples.append((name, line[len(name) :]))
+    series = {gauge[0]: {} for gauge in GAUGES}
+    for name, rest in samples:
+        if name in not_gauges:
+            continue
+        try:
+            labels, value = sample(rest)
+        except ValueError:  #: 6
+            invalid = invalid or "%s has a line that cannot be read" % name
+            continue
+        if any(labels.get(label) for label in BREAKDOWN):  #: 7
+            continue
+        if not 0 <= value < math.inf:  #: 8
+            invalid = invalid or "%s is %g" % (name, value)
+            continue
+        key = tuple(sorted(item for item in labels.items() if item[0] not in COPY))  #: 9
+        values = series[listed[name]]
+        values[key] = max(value, values.get(key, 0))
+    total = {name: sum(values.values()) for name, values in series.items()}
+    in_flight = sum(total.values())
+    if in_flight > 0:  #: 10
+        return "Busy", in_flight, ", ".join("%s %g" % item for item in total.items() if item[1])
+    missing = [name for name, values in series.items() if not values and name not in OPTIONAL]
+    if invalid or missing:  #: 11
+        return "Unknown", 0, invalid or "%s is missing" % missing[0]
+    return "Idle", 0, ""  #: 12
+
+
+#: The labels and the value that follow a sample's name.
+def sample(rest):
+    rest, labels = rest.lstrip(" \t"), {}
+    if rest.startswith("{"):
+        end, label = 1, LABEL.match(rest, 1)
+        while label:
+            bare, quoted, value = label.groups("")
+            name = bare + unescape(quoted)
+            if name in labels or name in ("", "__name__"):
+                raise ValueError
+            labels[name] = unescape(value)
+            end = label.end()
+            label = LABEL.match(rest, end)
+        brace = BRACE.match(rest, end)
+        if not brace:
+            raise ValueError
+        rest = rest[brace.end() :]
+    value, *after = FIELD.findall(rest) or [""]
+    if after and not after[0].startswith("#"):
+        number(after[0])
+        if after[1:] and not after[1].startswith("#"):
+            raise ValueError
+    return labels, number(value)
+
+
+def unescape(text):
+    return re.sub(r"\\(.)", lambda found: found.group(1).replace("n", "\n"), text)
+
+
+#: float reads more than Prometheus does, such as 1_000, and 1e999 as infinite.
+def number(text):
+    value = float(text) if NUMBER.fullmatch(text) else None
+    if value is None or (math.isinf(value) and "n" not in text.lower()):
+        raise ValueError
+    return value
 
 
 #: Writing to the container's log.

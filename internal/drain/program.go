@@ -31,7 +31,11 @@ const start = `P=$(command -v python3) || { sleep 5; exit 0; }; "$P" -I -S -c "$
 
 // Command is the argv of the preStop exec that runs Program.
 func Command(e engine.Engine, at engine.Endpoint, graceSeconds int64) []string {
-	return []string{"/bin/sh", "-c", start, marker + HookVersion, Program(e, at, graceSeconds)}
+	return command(Program(e, at, graceSeconds))
+}
+
+func command(program string) []string {
+	return []string{"/bin/sh", "-c", start, marker + HookVersion, program}
 }
 
 // IsHook reports whether a preStop command is a hook of lastcall's, of this or
@@ -106,13 +110,14 @@ func render(e engine.Engine, at engine.Endpoint, t times, proc string) string {
 	return b.String() + body
 }
 
-// withoutComments drops what a Pod need not carry: lines that start with "#:",
-// and empty lines.
+// withoutComments drops what a Pod need not carry: empty lines, and everything
+// from "#:" on.
 func withoutComments(source string) string {
 	var b strings.Builder
 	for line := range strings.Lines(source) {
-		if text := strings.TrimSpace(line); text != "" && !strings.HasPrefix(text, "#:") {
-			b.WriteString(line)
+		code, _, _ := strings.Cut(line, "#:")
+		if code = strings.TrimRight(code, " \n"); code != "" {
+			b.WriteString(code + "\n")
 		}
 	}
 	return b.String()
