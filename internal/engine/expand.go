@@ -1,37 +1,55 @@
 package engine
 
-import (
-	"strings"
-	"unicode/utf8"
-)
+import "strings"
 
-// maxExpansion bounds what variables may add to a command line, in bytes. A
-// variable of a megabyte named a thousand times must not cost a gigabyte.
-const maxExpansion = 64 << 10
+const (
+	// maxExpansion bounds what variables may add to a command line, in bytes. A
+	// variable of a megabyte named a thousand times must not cost a gigabyte.
+	maxExpansion = 64 << 10
+	// maxReferences bounds how deep variables may refer to others.
+	maxReferences = 8
+)
 
 // environment resolves variables while a command line is read.
 type environment struct {
 	values map[string]string
 	budget int
+	depth  int
 }
 
 func newEnvironment(values map[string]string) *environment {
 	return &environment{values: values, budget: maxExpansion}
 }
 
-// lookup is a variable's value; false where it is not known, or too long.
-func (e *environment) lookup(name string) (string, bool) {
-	value, known := e.values[name]
-	if !known || len(value) > e.budget {
-		return "", false
+// spend takes the cost of an expanded value from the budget; false where too
+// little is left, and the value must be treated as not known.
+func (e *environment) spend(value string) bool {
+	cost := len(value) + 1
+	if cost > e.budget {
+		return false
 	}
-	e.budget -= len(value)
-	return value, true
+	e.budget -= cost
+	return true
 }
 
-// expand resolves $(NAME) and $$ in a container's command or args as the kubelet
-// does before the container starts. What is not known stays as it is.
+// lookup is a variable's value, its own references expanded; false where it is
+// not known.
+func (e *environment) lookup(name string) (string, bool) {
+	value, known := e.values[name]
+	if !known || e.depth == maxReferences || !e.spend(value) {
+		return "", false
+	}
+	e.depth++
+	defer func() { e.depth-- }()
+	return e.expand(value), true
+}
+
+// expand resolves $(NAME) and $$ in a container's command, args or env as the
+// kubelet does before the container starts. What is not known stays as it is.
 func (e *environment) expand(text string) string {
+	if !strings.Contains(text, "$") {
+		return text
+	}
 	var b strings.Builder
 	for {
 		before, after, found := strings.Cut(text, "$")
@@ -45,8 +63,8 @@ func (e *environment) expand(text string) string {
 			continue
 		}
 		text = after
-		if name, rest, closed := strings.Cut(after, ")"); closed && strings.HasPrefix(name, "(") {
-			if value, known := e.lookup(name[1:]); known {
+		if name, rest, ok := cutReference(after); ok {
+			if value, known := e.lookup(name); known {
 				b.WriteString(value)
 				text = rest
 				continue
@@ -56,21 +74,22 @@ func (e *environment) expand(text string) string {
 	}
 }
 
-// resolve expands variables in variables, as the kubelet does for env entries
-// that refer to earlier ones.
-func resolve(env map[string]string) map[string]string {
-	resolved := make(map[string]string, len(env))
-	plain := newEnvironment(env)
-	for name, value := range env {
-		resolved[name] = value
-		if strings.Contains(value, "$") {
-			resolved[name] = plain.expand(value)
-		}
+// cutReference reads (NAME) at the beginning of text.
+func cutReference(text string) (name, rest string, ok bool) {
+	inner, opened := strings.CutPrefix(text, "(")
+	if !opened {
+		return "", "", false
 	}
-	return resolved
+	end := strings.IndexFunc(inner, func(c rune) bool {
+		return !isVariableRune(c, false) && c != '.' && c != '-'
+	})
+	if end < 1 || inner[end] != ')' {
+		return "", "", false
+	}
+	return inner[:end], inner[end+1:], true
 }
 
-// isVariable reports whether text can be a variable's name.
+// isVariable reports whether text can be the name of a shell's variable.
 func isVariable(text string) bool {
 	for i, c := range text {
 		if !isVariableRune(c, i == 0) {
@@ -81,6 +100,5 @@ func isVariable(text string) bool {
 }
 
 func isVariableRune(c rune, first bool) bool {
-	letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_'
-	return c < utf8.RuneSelf && (letter || !first && c >= '0' && c <= '9')
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' || !first && c >= '0' && c <= '9'
 }

@@ -62,7 +62,7 @@ type Source struct {
 // false where it runs none. The annotation lastcall.dev/engine is believed first,
 // then the command line, then the image.
 func Recognize(c Container, s Source) (Match, bool) {
-	env := newEnvironment(resolve(c.Env))
+	env := newEnvironment(c.Env)
 	var argv []string
 	for _, word := range slices.Concat(c.Command, c.Args) {
 		argv = append(argv, env.expand(word))

@@ -48,8 +48,6 @@ func (e Engine) scan(body []byte) *scan {
 			s.families[name] = i
 		}
 	}
-	// A TYPE line may follow samples of its family in a broken body, and must
-	// still count: the samples wait until all types are known.
 	var samples [][]byte
 	for len(body) > 0 {
 		var line []byte
@@ -63,13 +61,16 @@ func (e Engine) scan(body []byte) *scan {
 			continue
 		}
 		name, _ := cutName(line)
-		if _, listed := s.families[string(name)]; listed {
-			samples = append(samples, line)
+		if _, listed := s.families[string(name)]; !listed {
+			continue
+		}
+		if sample, err := trimSample(line); err != nil {
+			s.complain("%s has a line that cannot be read: %v", name, err)
+		} else {
+			samples = append(samples, sample)
 		}
 	}
-	for _, line := range samples {
-		s.sample(line)
-	}
+	s.fold(samples)
 	return s
 }
 
@@ -107,25 +108,48 @@ func (s *scan) comment(line []byte) {
 	s.complain("%s is declared as %s, not as gauge", fields[0], kind)
 }
 
-// sample folds one line into its gauge's values, or notes what is wrong with it.
-func (s *scan) sample(line []byte) {
-	name, _ := cutName(line)
-	if s.notGauges[string(name)] {
-		return
-	}
-	metric, err := s.parse(line)
-	if err != nil {
+// fold hands sample lines to expfmt and adds what it reads to the values. expfmt
+// gives up at the first line it cannot read, and a busy gauge may follow that:
+// then each line is read by itself.
+func (s *scan) fold(samples [][]byte) {
+	text := append(bytes.Join(samples, []byte{'\n'}), '\n')
+	families, err := s.parser.TextToMetricFamilies(bytes.NewReader(text))
+	switch {
+	case err == nil:
+		for _, g := range s.engine.Gauges {
+			for _, name := range append([]string{g.Name}, g.Formerly...) {
+				for _, metric := range families[name].GetMetric() {
+					s.sample(name, metric)
+				}
+			}
+		}
+	case len(samples) > 1:
+		for i := range samples {
+			s.fold(samples[i : i+1])
+		}
+	default:
+		name, _ := cutName(samples[0])
+		if parse := (expfmt.ParseError{}); errors.As(err, &parse) {
+			err = errors.New(parse.Msg)
+		}
 		s.complain("%s has a line that cannot be read: %v", name, err)
+	}
+}
+
+// sample adds one sample to its gauge's values, or says what is wrong with it.
+// Its type is unknown to expfmt, which was not given the TYPE lines.
+func (s *scan) sample(name string, metric *dto.Metric) {
+	if s.notGauges[name] {
 		return
 	}
 	slices.SortFunc(metric.Label, func(a, b *dto.LabelPair) int { return strings.Compare(a.GetName(), b.GetName()) })
-	var key strings.Builder
+	var labels []byte
 	for _, label := range metric.Label {
 		if label.GetValue() != "" && slices.Contains(s.engine.BreakdownLabels, label.GetName()) {
 			return
 		}
 		if !slices.Contains(s.engine.CopyLabels, label.GetName()) {
-			fmt.Fprintf(&key, "%q=%q,", label.GetName(), label.GetValue())
+			labels = strconv.AppendQuote(append(labels, label.GetName()...), label.GetValue())
 		}
 	}
 	value := metric.GetUntyped().GetValue()
@@ -133,11 +157,11 @@ func (s *scan) sample(line []byte) {
 		s.complain("%s is %v", name, value)
 		return
 	}
-	gauge := s.families[string(name)]
+	gauge := s.families[name]
 	if s.values[gauge] == nil {
 		s.values[gauge] = make(map[string]float64)
 	}
-	s.values[gauge][key.String()] = max(value, s.values[gauge][key.String()])
+	s.values[gauge][string(labels)] = max(value, s.values[gauge][string(labels)])
 }
 
 // complain keeps the first complaint, short: it may quote a line of a megabyte.
@@ -154,26 +178,6 @@ func (s *scan) folded(gauge int) (float64, bool) {
 		sum += v
 	}
 	return min(sum, math.MaxFloat64), len(s.values[gauge]) > 0
-}
-
-// parse hands one line to expfmt, without its TYPE, so that the value is
-// untyped. Line by line, because expfmt gives up at the first line it cannot
-// read and a busy gauge may follow it.
-func (s *scan) parse(line []byte) (*dto.Metric, error) {
-	text, err := trimSample(line)
-	if err != nil {
-		return nil, err
-	}
-	families, err := s.parser.TextToMetricFamilies(bytes.NewReader(append(slices.Clip(text), '\n')))
-	if err != nil {
-		return nil, err
-	}
-	for _, family := range families {
-		if len(family.Metric) == 1 && family.Metric[0].Untyped != nil {
-			return family.Metric[0], nil
-		}
-	}
-	return nil, errors.New("it has no value")
 }
 
 // trimSample cuts off what may follow a value. expfmt reads neither the

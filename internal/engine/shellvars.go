@@ -75,11 +75,7 @@ func (s *shell) value(name string) (string, bool) {
 	if !known {
 		return s.env.lookup(name)
 	}
-	if len(value) > s.env.budget {
-		return "", false
-	}
-	s.env.budget -= len(value)
-	return value, true
+	return value, s.env.spend(value)
 }
 
 // expanded adds a value, which the shell splits into words outside quotes.
