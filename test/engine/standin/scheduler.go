@@ -85,23 +85,26 @@ func (s *scheduler) run(ctx context.Context) {
 }
 
 // pause is how long the next step takes: until the fastest running request is
-// due a token, or, with nothing to do, until the next idle report.
+// due a token, or, with nothing to do, until the next idle report. Requests of
+// one rate share their steps, as a batch does.
 func (s *scheduler) pause() (time.Duration, bool) {
 	s.mu.Lock()
-	fastest := 0.0
-	for _, r := range s.running {
-		fastest = max(fastest, r.rate)
+	defer s.mu.Unlock()
+	if len(s.running) > 0 {
+		fastest := s.running[0]
+		for _, r := range s.running[1:] {
+			if r.rate > fastest.rate {
+				fastest = r
+			}
+		}
+		due := fastest.credited.Add(time.Duration((1 - fastest.credit) / fastest.rate * float64(time.Second)))
+		return time.Until(due), true
 	}
-	idle := len(s.running)+len(s.waiting) == 0
-	s.mu.Unlock()
-	if fastest > 0 {
-		return time.Duration(float64(time.Second) / fastest), true
+	if len(s.waiting) > 0 {
+		return 0, true
 	}
-	if idle {
-		again := s.metrics.idle(s.rank)
-		return again, again > 0
-	}
-	return 0, true
+	again := s.metrics.idle(s.rank)
+	return again, again > 0
 }
 
 // admit prefills as many waiting requests as the batch has room for; each

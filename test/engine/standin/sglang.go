@@ -209,12 +209,16 @@ func (m *sglangMetrics) ended(rank int, r *request) {
 	l := m.modelLabels()
 	if r.finish == finishAbort {
 		m.add("sglang:num_aborted_requests", l, 1)
+		if m.options.Role != "" {
+			m.add("sglang:num_transfer_failed_reqs", m.labels(rank), 1)
+		}
 		return
 	}
 	streaming := l.with("is_streaming", strconv.FormatBool(r.stream))
 	m.add("sglang:num_requests", streaming, 1)
 	m.add("sglang:prompt_tokens", streaming, float64(r.prompt))
 	m.add("sglang:generation_tokens", streaming, float64(r.produced))
+	m.add("sglang:cached_tokens", l.with("cache_source", "device"), 1) // the token every prompt begins with
 	m.observe("sglang:prompt_tokens_histogram", l, float64(r.prompt))
 	m.observe("sglang:uncached_prompt_tokens_histogram", l, float64(r.prompt))
 	m.observe("sglang:generation_tokens_histogram", l, float64(r.produced))

@@ -1,0 +1,145 @@
+package bundle
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/lastcall-dev/lastcall/hack/ociimage"
+)
+
+// Variant is one of the images.
+type Variant struct {
+	Ref    string // its name, with a tag
+	Python bool   // python3, as every real engine image has
+	Shell  bool   // /bin/sh, sleep and a few more
+}
+
+// The images. In each, vllm is the stand-in engine; the entrypoint is that of
+// vllm/vllm-openai.
+var (
+	Full     = Variant{Ref: "lastcall.dev/test-engine:dev", Python: true, Shell: true}
+	NoPython = Variant{Ref: "lastcall.dev/test-engine-nopython:dev", Shell: true}
+	NoShell  = Variant{Ref: "lastcall.dev/test-engine-noshell:dev"}
+
+	Variants = []Variant{Full, NoPython, NoShell}
+)
+
+// shims are Python packages with the names of the engines' entry points. Each
+// replaces its python3 by the stand-in, which is told by its name what it is.
+//
+//go:embed shims
+var shims embed.FS
+
+// applets are what the images' busybox is called besides busybox.
+var applets = []string{"sh", "sleep", "cat", "ls", "env", "kill", "ps"}
+
+// Write builds every image and writes each as a tar into dir. It returns the
+// files' names.
+func Write(ctx context.Context, dir string) ([]string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	binary, remove, err := compile(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer remove()
+	var files []string
+	for _, v := range Variants {
+		image, err := build(ctx, v, binary)
+		if err != nil {
+			return nil, fmt.Errorf("building %s: %w", v.Ref, err)
+		}
+		name, _, _ := strings.Cut(path.Base(v.Ref), ":")
+		file := filepath.Join(dir, name+".tar")
+		if err := ociimage.WriteTar(file, v.Ref, image); err != nil {
+			return nil, err
+		}
+		files = append(files, file)
+	}
+	return files, nil
+}
+
+// Build builds one image.
+func Build(ctx context.Context, v Variant) (v1.Image, error) {
+	binary, remove, err := compile(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer remove()
+	return build(ctx, v, binary)
+}
+
+func build(ctx context.Context, v Variant, binary string) (v1.Image, error) {
+	spec := ociimage.Spec{
+		Files: []ociimage.File{
+			{Path: "/usr/local/bin/vllm", Source: binary, Mode: 0o755},
+			{Path: "/usr/local/bin/sglang", Link: "vllm"},
+			{Path: "/tmp", Mode: fs.ModeDir | fs.ModeSticky | 0o777},
+		},
+		Env:        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+		Entrypoint: []string{"vllm", "serve"},
+	}
+	if !v.Shell {
+		return ociimage.Build(spec)
+	}
+	root, err := Root(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if v.Python {
+		spec.Root = root
+		files, err := shimFiles()
+		if err != nil {
+			return nil, err
+		}
+		spec.Files = append(spec.Files, files...)
+	} else {
+		spec.Files = append(spec.Files, ociimage.File{Path: "/bin/busybox", Source: filepath.Join(root, "bin/busybox"), Mode: 0o755})
+	}
+	for _, applet := range applets {
+		spec.Files = append(spec.Files, ociimage.File{Path: "/bin/" + applet, Link: "busybox"})
+	}
+	return ociimage.Build(spec)
+}
+
+func shimFiles() ([]ociimage.File, error) {
+	var files []ociimage.File
+	err := fs.WalkDir(shims, "shims", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := shims.ReadFile(name)
+		// Debian's python3 looks here whatever its minor version.
+		target := path.Join("/usr/lib/python3/dist-packages", strings.TrimPrefix(name, "shims/"))
+		files = append(files, ociimage.File{Path: target, Data: data})
+		return err
+	})
+	return files, err
+}
+
+// compile builds the stand-in as a static binary. The caller removes it.
+func compile(ctx context.Context) (binary string, remove func(), err error) {
+	dir, err := os.MkdirTemp("", "test-engine-")
+	if err != nil {
+		return "", nil, err
+	}
+	binary = filepath.Join(dir, "vllm")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary,
+		"github.com/lastcall-dev/lastcall/test/engine")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		_ = os.RemoveAll(dir)
+		return "", nil, fmt.Errorf("building the stand-in engine: %w\n%s", err, out)
+	}
+	return binary, func() { _ = os.RemoveAll(dir) }, nil
+}
