@@ -55,8 +55,8 @@ type Reading struct {
 // by number:
 //
 //  1. A body over MaxBody is Unknown (TooLarge), unread.
-//  2. Lines end with LF; a CR before it and blanks around a line are dropped. The
-//     last line may lack its LF.
+//  2. Lines end with LF; a CR before it and blanks (spaces and tabs) around a line
+//     are dropped. The last line may lack its LF.
 //  3. If the first line that is not blank is neither a comment nor begins with a
 //     metric name and then a blank or a brace, the body is Unknown (NotMetrics).
 //     An empty body is Unknown (GaugesMissing).

@@ -90,7 +90,7 @@ func (s *scan) comment(line []byte) {
 	if !isType {
 		return
 	}
-	fields := bytes.Fields(rest)
+	fields := bytes.FieldsFunc(rest, isBlank)
 	if len(fields) == 0 {
 		return
 	}
@@ -185,12 +185,12 @@ func (s *scan) folded(gauge int) (float64, bool) {
 func trimSample(line []byte) ([]byte, error) {
 	_, rest := cutName(line)
 	value := afterLabels(bytes.TrimLeft(rest, " \t"))
-	fields := bytes.Fields(value)
+	fields := bytes.FieldsFunc(value, isBlank)
 	if len(fields) == 0 {
 		return nil, errors.New("it has no value")
 	}
 	if after := fields[1:]; len(after) > 0 && after[0][0] != '#' {
-		if _, err := strconv.ParseFloat(string(after[0]), 64); err != nil || len(after) > 1 && after[1][0] != '#' {
+		if !isNumber(string(after[0])) || len(after) > 1 && after[1][0] != '#' {
 			return nil, fmt.Errorf("%q after the value", bytes.Join(after, []byte{' '}))
 		}
 	}
@@ -216,3 +216,11 @@ func afterLabels(text []byte) []byte {
 	}
 	return nil
 }
+
+// isNumber knows the numbers that expfmt reads, which are not all of Go's.
+func isNumber(text string) bool {
+	_, err := strconv.ParseFloat(text, 64)
+	return err == nil && !strings.ContainsAny(text, "pP_")
+}
+
+func isBlank(r rune) bool { return r == ' ' || r == '\t' }
