@@ -23,7 +23,7 @@ import (
 // +kubebuilder:printcolumn:name="Engine",type=string,priority=1,JSONPath=`.spec.engine.name`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="must start with a letter, end with a letter or digit, and hold only lower-case letters, digits and dashes: it becomes the name of a Service"
-// +kubebuilder:validation:XValidation:rule="self.spec.roles.all(r, size(self.metadata.name) + size(r.name) + 6 + (r.size > 10 ? 3 : r.size > 1 ? 2 : 0) <= 63)",message="the name and the role's name are too long together: Pods are named NAME-ROLE-ORDINAL, above size 1 NAME-ROLE-ORDINAL-MEMBER, which may have 63 characters at the highest ordinal, 1023; shorten one of them"
+// +kubebuilder:validation:XValidation:rule="self.spec.roles.all(r, size(self.metadata.name) + size(r.name) + 6 + (r.size > 10 ? 3 : r.size > 1 ? 2 : 0) <= 63)",fieldPath=".spec.roles",message="a role's name is too long with metadata.name: its Pods are NAME-ROLE-ORDINAL, above size 1 NAME-ROLE-ORDINAL-MEMBER, at most 63 characters with the highest ordinal, 1023; shorten one of the two"
 type ModelDeployment struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object's metadata.
@@ -50,7 +50,7 @@ type ModelDeploymentList struct {
 
 // ModelDeploymentSpec is what should run.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.router) || !has(self.withdrawal) || self.withdrawal.direct != 'Connections'",fieldPath=".withdrawal",message="direct: Connections is for deployments without a router: with one, the router itself is asked whether it can still choose a replica; remove withdrawal or router"
+// +kubebuilder:validation:XValidation:rule="!has(self.router) || !has(self.withdrawal) || self.withdrawal.direct != 'Connections'",fieldPath=".withdrawal",message="direct: Connections is for deployments without a router: with one, the router itself is asked whether it can still choose a replica; remove one of the two"
 // +kubebuilder:validation:XValidation:rule="(has(self.engine.image) && size(self.engine.image) > 0) || self.roles.all(r, has(r.image) && size(r.image) > 0)",fieldPath=".engine.image",message="an image is needed here or in every role"
 type ModelDeploymentSpec struct {
 	// model is what the engine loads.
@@ -197,7 +197,7 @@ type RetirementBudgets struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=15
 	// +kubebuilder:validation:Maximum=86400
-	DrainSeconds int32 `json:"drainSeconds,omitempty"`
+	DrainSeconds *int32 `json:"drainSeconds,omitempty"`
 
 	// totalSeconds is how long a retirement may take from its start to the decision
 	// to delete, in seconds, 15 to 86400 and at least drainSeconds. Unset: the
@@ -205,5 +205,5 @@ type RetirementBudgets struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=15
 	// +kubebuilder:validation:Maximum=86400
-	TotalSeconds int32 `json:"totalSeconds,omitempty"`
+	TotalSeconds *int32 `json:"totalSeconds,omitempty"`
 }

@@ -53,7 +53,7 @@ type Role struct {
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=64
-	Size int32 `json:"size,omitempty"`
+	Size *int32 `json:"size,omitempty"`
 
 	// terminationGracePeriodSeconds is how long a Pod of the role may take to leave
 	// once it is deleted, in seconds, 15 to 3600, 30 when unset. The first 5 s serve
@@ -63,7 +63,7 @@ type Role struct {
 	// and Decode roles need 45 or more. Where command is set and this is not, the
 	// Kubernetes default stays.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self >= 15 && self <= 3600",message="must be 15 to 3600 seconds: the first 5 serve requests already on their way and the last 5 are for the engine to exit, so less leaves work no time to finish, and more lets one Pod hold up a node drain for over an hour; 30 suits most chat traffic, otherwise take your longest usual generation plus 10"
+	// +kubebuilder:validation:XValidation:rule="self >= 15 && self <= 3600",message="must be 15 to 3600 seconds: 5 serve late requests, then work finishes, and the last 5 are for the exit; more than an hour stalls node drains. 30 suits chat; else take the longest generation plus 10"
 	TerminationGracePeriodSeconds *int64 `json:"terminationGracePeriodSeconds,omitempty"`
 
 	// image is the container image of the role. Empty: the engine's image.
@@ -113,7 +113,7 @@ type Role struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
-	Port int32 `json:"port,omitempty"`
+	Port *int32 `json:"port,omitempty"`
 
 	// proxy is a container in front of the engine that the Services send requests
 	// to, such as the llm-d routing sidecar. It is a native sidecar: it starts

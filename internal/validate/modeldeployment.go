@@ -1,0 +1,140 @@
+package validate
+
+import (
+	"regexp"
+	"strings"
+
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/lastcall-dev/lastcall/api/v1alpha1"
+)
+
+const (
+	maxRoles = 10
+	// minBudgetSeconds and maxBudgetSeconds bound both budgets of a retirement: two
+	// reads of an engine and a day.
+	minBudgetSeconds = 15
+	maxBudgetSeconds = 86400
+)
+
+// serviceName is a DNS label that starts with a letter, which Services need on
+// every supported version of Kubernetes.
+var serviceName = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
+
+// ModelDeployment finds what is wrong with a ModelDeployment by itself. Fields
+// that are unset mean their defaults.
+func ModelDeployment(md *v1alpha1.ModelDeployment) (field.ErrorList, []string) {
+	f := &findings{}
+	name := md.Name
+	if name == "" && md.GenerateName != "" {
+		name = md.GenerateName + "xxxxx" // what the API server adds
+	}
+	f.name(name, field.NewPath("metadata", "name"))
+	f.spec(&md.Spec, name, field.NewPath("spec"))
+	return f.errs, f.warnings
+}
+
+// ModelDeploymentUpdate finds what is wrong with a ModelDeployment by itself and
+// as a change of the old one.
+func ModelDeploymentUpdate(old, md *v1alpha1.ModelDeployment) (field.ErrorList, []string) {
+	errs, warnings := ModelDeployment(md)
+	return append(errs, frozen(&old.Spec, &md.Spec, field.NewPath("spec"))...), warnings
+}
+
+// findings collects what is wrong with one object.
+type findings struct {
+	errs     field.ErrorList
+	warnings []string
+}
+
+// add takes the errors that are not nil.
+func (f *findings) add(errs ...*field.Error) {
+	for _, err := range errs {
+		if err != nil {
+			f.errs = append(f.errs, err)
+		}
+	}
+}
+
+func (f *findings) warn(path *field.Path, sentence string) {
+	f.warnings = append(f.warnings, path.String()+": "+sentence)
+}
+
+func (f *findings) name(name string, path *field.Path) {
+	switch {
+	case name == "":
+		f.add(field.Required(path, "it is the first part of the names of all Pods and Services"))
+	case !serviceName.MatchString(name):
+		f.add(field.Invalid(path, name, serviceNameMessage))
+	}
+}
+
+func (f *findings) spec(spec *v1alpha1.ModelDeploymentSpec, name string, path *field.Path) {
+	if spec.Model.Name == "" {
+		f.add(field.Required(path.Child("model", "name"), "it is the model that the engine loads"))
+	}
+	f.add(oneOf(path.Child("engine", "name"), spec.Engine.Name, []v1alpha1.EngineName{v1alpha1.VLLM, v1alpha1.SGLang}))
+	f.router(spec, path)
+	f.budgets(spec.Retirement, path.Child("retirement"))
+
+	roles := path.Child("roles")
+	f.add(within(roles, len(spec.Roles), 1, maxRoles, " roles"))
+	seen := map[string]bool{}
+	hasImage := len(spec.Roles) > 0
+	for i := range spec.Roles {
+		r := role{Role: &spec.Roles[i], spec: spec, path: roles.Index(i)}
+		r.validate(f, name)
+		if seen[r.Name] {
+			f.add(field.Duplicate(r.path.Child("name"), r.Name))
+		}
+		seen[r.Name] = true
+		hasImage = hasImage && r.Image != ""
+	}
+	if spec.Engine.Image == "" && !hasImage {
+		f.add(field.Invalid(path.Child("engine", "image"), "", imageMessage))
+	}
+}
+
+func (f *findings) router(spec *v1alpha1.ModelDeploymentSpec, path *field.Path) {
+	withdrawal := path.Child("withdrawal")
+	if direct := spec.Withdrawal.Direct; direct != "" {
+		f.add(oneOf(withdrawal.Child("direct"), direct, []v1alpha1.DirectWithdrawal{v1alpha1.DirectHold, v1alpha1.DirectConnections}))
+	}
+	r, path := spec.Router, path.Child("router")
+	if r == nil {
+		return
+	}
+	if spec.Withdrawal.Direct == v1alpha1.DirectConnections {
+		f.add(field.Invalid(withdrawal, spec.Withdrawal.Direct, directMessage))
+	}
+	f.add(oneOf(path.Child("name"), r.Name, []v1alpha1.RouterName{v1alpha1.LLMDRouter, v1alpha1.VLLMRouter, v1alpha1.SGLangGateway}))
+	f.add(within(path.Child("port"), r.Port, 1, maxPort, ""))
+	if r.Namespace != "" {
+		for _, message := range validation.IsDNS1123Label(r.Namespace) {
+			f.add(field.Invalid(path.Child("namespace"), r.Namespace, message))
+		}
+	}
+	selector := path.Child("podSelector")
+	if len(r.PodSelector.MatchLabels)+len(r.PodSelector.MatchExpressions) == 0 {
+		f.add(field.Required(selector, "without labels it would select every Pod of the namespace, and each would have to answer as a router"))
+	}
+	f.add(metav1validation.ValidateLabelSelector(&r.PodSelector, metav1validation.LabelSelectorValidationOptions{}, selector)...)
+}
+
+func (f *findings) budgets(b v1alpha1.RetirementBudgets, path *field.Path) {
+	total := path.Child("totalSeconds")
+	if b.DrainSeconds != nil {
+		f.add(within(path.Child("drainSeconds"), *b.DrainSeconds, minBudgetSeconds, maxBudgetSeconds, " seconds"))
+	}
+	if b.TotalSeconds != nil {
+		f.add(within(total, *b.TotalSeconds, minBudgetSeconds, maxBudgetSeconds, " seconds"))
+	}
+	if b.DrainSeconds != nil && b.TotalSeconds != nil && *b.DrainSeconds > *b.TotalSeconds {
+		f.add(field.Invalid(total, *b.TotalSeconds, totalMessage))
+	}
+}
+
+// engineName is the name by which internal/engine knows the API's engine.
+func engineName(name v1alpha1.EngineName) string { return strings.ToLower(string(name)) }

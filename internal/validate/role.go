@@ -1,0 +1,186 @@
+package validate
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/lastcall-dev/lastcall/api/names"
+	"github.com/lastcall-dev/lastcall/api/v1alpha1"
+	"github.com/lastcall-dev/lastcall/internal/drain"
+	"github.com/lastcall-dev/lastcall/internal/engine"
+)
+
+const (
+	maxRoleName = 32
+	maxReplicas = 1024
+	maxSize     = 64
+)
+
+// SplitGraceSeconds is the least grace period of an SGLang Prefill or Decode
+// engine: it takes about 20 s from SIGTERM to its exit even when idle.
+const SplitGraceSeconds = 45
+
+var roleName = regexp.MustCompile(`^[a-z][a-z0-9]*$`)
+
+// role is one role in its ModelDeployment.
+type role struct {
+	*v1alpha1.Role
+	spec *v1alpha1.ModelDeploymentSpec
+	path *field.Path
+}
+
+func kind(r v1alpha1.Role) v1alpha1.RoleKind { return cmp.Or(r.Kind, v1alpha1.Server) }
+
+func size(r v1alpha1.Role) int32 { return valueOr(r.Size, 1) }
+
+func (r role) validate(f *findings, deployment string) {
+	r.names(f, deployment)
+	if r.Kind != "" {
+		f.add(oneOf(r.path.Child("kind"), r.Kind, []v1alpha1.RoleKind{v1alpha1.Server, v1alpha1.Prefill, v1alpha1.Decode}))
+	}
+	f.add(within(r.path.Child("replicas"), valueOr(r.Replicas, 1), 0, maxReplicas, " replicas"))
+	f.add(within(r.path.Child("size"), size(*r.Role), 1, maxSize, " Pods for each replica"))
+	if r.ImagePullPolicy != "" {
+		f.add(oneOf(r.path.Child("imagePullPolicy"), r.ImagePullPolicy, []corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever}))
+	}
+	r.grace(f)
+	r.ports(f)
+	r.metadata(f)
+	r.commandLine(f)
+}
+
+// names are checked with the highest ordinal and member that the role could ever
+// have, so that a deployment that is accepted can be scaled.
+func (r role) names(f *findings, deployment string) {
+	path := r.path.Child("name")
+	switch {
+	case r.Name == "":
+		f.add(field.Required(path, "it is part of the names of the role's Pods and its Service"))
+		return
+	case !roleName.MatchString(r.Name) || len(r.Name) > maxRoleName:
+		f.add(field.Invalid(path, r.Name, fmt.Sprintf("must be a lower-case letter, then lower-case letters and digits, at most %d in all: NAME-ROLE-ORDINAL must tell its parts apart", maxRoleName)))
+		return
+	}
+	longest := fmt.Sprintf("%s-%s-%d", deployment, r.Name, maxReplicas-1)
+	if size := size(*r.Role); size > 1 {
+		longest += "-" + strconv.Itoa(int(size)-1)
+	}
+	if len(longest) > validation.DNS1123LabelMaxLength {
+		f.add(field.Invalid(path, r.Name, podNameMessage))
+	}
+}
+
+func (r role) grace(f *findings) {
+	path := r.path.Child("terminationGracePeriodSeconds")
+	seconds := valueOr(r.TerminationGracePeriodSeconds, drain.DefaultGraceSeconds)
+	if message := Grace(seconds); message != "" {
+		f.add(field.Invalid(path, seconds, message))
+		return
+	}
+	if r.spec.Engine.Name == v1alpha1.SGLang && kind(*r.Role) != v1alpha1.Server && !r.takenOver() && seconds < SplitGraceSeconds {
+		f.warn(path, fmt.Sprintf("SGLang %s takes about 20 s to exit even when idle; set at least %d, not %d", r.Kind, SplitGraceSeconds, seconds))
+	}
+}
+
+func (r role) ports(f *findings) {
+	path := r.path.Child("port")
+	if r.Port != nil {
+		f.add(within(path, *r.Port, 1, maxPort, ""))
+	}
+	var flag int32
+	if !r.takenOver() {
+		flag, _ = engine.PortFlag(r.ExtraArgs, r.literalEnv())
+	}
+	if r.Port != nil && flag != 0 && flag != *r.Port {
+		f.warn(path, fmt.Sprintf("%d is not used: --port %d in extraArgs goes first, for the Services and probes too; keep one of the two", *r.Port, flag))
+	}
+	if r.Proxy == nil {
+		return
+	}
+	proxy := r.path.Child("proxy")
+	if r.Proxy.Image == "" {
+		f.add(field.Required(proxy.Child("image"), "it is the image of the container in front of the engine"))
+	}
+	f.add(within(proxy.Child("port"), r.Proxy.Port, 1, maxPort, ""))
+	known, _ := engine.Lookup(engine.Name(engineName(r.spec.Engine.Name)))
+	if r.Proxy.Port == cmp.Or(flag, valueOr(r.Port, known.DefaultPort)) {
+		f.add(field.Invalid(proxy.Child("port"), r.Proxy.Port, proxyPortMessage))
+	}
+}
+
+// metadata finds labels and annotations that Pods cannot have, and those that
+// lastcall sets itself.
+func (r role) metadata(f *findings) {
+	labels, annotations := r.path.Child("labels"), r.path.Child("annotations")
+	f.add(metav1validation.ValidateLabels(r.Labels, labels)...)
+	f.add(metav1validation.ValidateLabels(r.NodeSelector, r.path.Child("nodeSelector"))...)
+	f.add(apivalidation.ValidateAnnotations(r.Annotations, annotations)...)
+	for _, key := range slices.Sorted(maps.Keys(r.Labels)) {
+		if isReserved(key) {
+			f.add(field.Forbidden(labels.Key(key), "lastcall sets it"))
+		}
+	}
+	listener := map[string]string{}
+	for _, key := range slices.Sorted(maps.Keys(r.Annotations)) {
+		switch {
+		case key == names.AnnotationMetricsPort || key == names.AnnotationMetricsScheme || key == names.AnnotationMetricsPath:
+			listener[key] = r.Annotations[key]
+		case key == names.AnnotationGraceSeconds:
+			f.add(field.Forbidden(annotations.Key(key), "lastcall sets it; use terminationGracePeriodSeconds"))
+		case isReserved(key):
+			f.add(field.Forbidden(annotations.Key(key), "lastcall sets it"))
+		}
+	}
+	f.add(PodAnnotations(listener, annotations)...)
+}
+
+func isReserved(key string) bool {
+	switch key {
+	case "app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/component", names.LabelManagedBy:
+		return true
+	}
+	return strings.HasPrefix(key, names.Group+"/")
+}
+
+// commandLine warns of arguments that keep lastcall from doing its work.
+func (r role) commandLine(f *findings) {
+	path := r.path.Child("extraArgs")
+	if r.takenOver() {
+		if len(r.ExtraArgs) > 0 {
+			f.warn(path, "not used: command is the whole command line; move them there")
+		}
+		return
+	}
+	start := []string{"vllm", "serve", r.spec.Model.Name}
+	if r.spec.Engine.Name == v1alpha1.SGLang {
+		start = []string{"python3", "-m", "sglang.launch_server", "--model-path", r.spec.Model.Name, "--enable-metrics"}
+	}
+	match, _ := engine.Recognize(engine.Container{Command: start, Args: r.ExtraArgs, Env: r.literalEnv()}, engine.Source{Annotations: r.Annotations})
+	if match.Unmeasurable != "" {
+		f.warn(path, match.Unmeasurable.Advice())
+	}
+}
+
+// takenOver reports whether the user owns the whole command line.
+func (r role) takenOver() bool { return len(r.Command) > 0 }
+
+func (r role) literalEnv() map[string]string {
+	env := make(map[string]string, len(r.Env))
+	for _, v := range r.Env {
+		if v.ValueFrom == nil {
+			env[v.Name] = v.Value
+		}
+	}
+	return env
+}
