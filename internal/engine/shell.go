@@ -215,20 +215,28 @@ func (s *shell) until(c byte) string {
 
 // parenthesized reads up to the parenthesis that closes one already open.
 func (s *shell) parenthesized() string {
-	start, depth := s.pos, 1
+	start, depth, quoted := s.pos, 1, false
 	for s.pos < len(s.text) {
 		c := s.text[s.pos]
 		s.pos++
 		switch c {
 		case '\'':
-			s.until('\'')
+			if !quoted {
+				s.until('\'')
+			}
+		case '"':
+			quoted = !quoted
 		case '\\':
 			s.pos = min(s.pos+1, len(s.text))
-		case '(':
-			depth++
-		case ')':
-			if depth--; depth == 0 {
+		case '(', ')':
+			switch {
+			case quoted:
+			case c == '(':
+				depth++
+			case depth == 1:
 				return s.text[start : s.pos-1]
+			default:
+				depth--
 			}
 		}
 	}
