@@ -1,0 +1,84 @@
+package mutate
+
+import (
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Operation is one operation of a JSON Patch (RFC 6902).
+type Operation struct {
+	// Op is "add", "replace" or "remove".
+	Op string `json:"op"`
+	// Path is a JSON Pointer, relative to the Pod or the template.
+	Path string `json:"path"`
+	// Value is nil for a removal.
+	Value any `json:"value,omitempty"`
+}
+
+// setAnnotation returns what gives the object this annotation, with the parents
+// that are missing. "add" replaces a parent that is null.
+func setAnnotation(meta *metav1.ObjectMeta, key, value string) []Operation {
+	if current, ok := meta.Annotations[key]; ok && current == value {
+		return nil
+	}
+	annotations := map[string]string{key: value}
+	switch {
+	case reflect.ValueOf(meta).Elem().IsZero(): // a template may have no metadata at all
+		return []Operation{{"add", "/metadata", map[string]any{"annotations": annotations}}}
+	case meta.Annotations == nil:
+		return []Operation{{"add", "/metadata/annotations", annotations}}
+	}
+	return []Operation{{"add", "/metadata/annotations/" + escape(key), value}}
+}
+
+func setGrace(spec *corev1.PodSpec, seconds int64) []Operation {
+	if current := spec.TerminationGracePeriodSeconds; current != nil && *current == seconds {
+		return nil
+	}
+	return []Operation{{"add", "/spec/terminationGracePeriodSeconds", seconds}}
+}
+
+// setHook returns what gives the container at this path the hook, and leaves
+// what else its lifecycle has.
+func setHook(path string, c *corev1.Container, command []string) []Operation {
+	preStop := &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: command}}
+	switch {
+	case c.Lifecycle == nil:
+		return []Operation{{"add", path + "/lifecycle", corev1.Lifecycle{PreStop: preStop}}}
+	case c.Lifecycle.PreStop == nil:
+		return []Operation{{"add", path + "/lifecycle/preStop", preStop}}
+	case slices.Equal(c.Lifecycle.PreStop.Exec.Command, command):
+		return nil
+	}
+	return []Operation{{"replace", path + "/lifecycle/preStop/exec/command", command}}
+}
+
+// removeHooks returns what takes hooks of ours off all containers but keep: a
+// copied Pod brings hooks that were rendered for another one.
+func removeHooks(spec *corev1.PodSpec, keep *corev1.Container) []Operation {
+	var ops []Operation
+	remove := func(list string, containers []corev1.Container) {
+		for i := range containers {
+			if c := &containers[i]; c != keep && hasOurHook(c) {
+				ops = append(ops, Operation{Op: "remove", Path: containerPath(list, i) + "/lifecycle/preStop"})
+			}
+		}
+	}
+	remove("initContainers", spec.InitContainers)
+	remove("containers", spec.Containers)
+	return ops
+}
+
+func containerPath(list string, index int) string {
+	return "/spec/" + list + "/" + strconv.Itoa(index)
+}
+
+// escape makes a key a token of a JSON Pointer.
+func escape(key string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+}

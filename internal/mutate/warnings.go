@@ -1,0 +1,76 @@
+package mutate
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/lastcall-dev/lastcall/api/names"
+	"github.com/lastcall-dev/lastcall/internal/engine"
+	"github.com/lastcall-dev/lastcall/internal/validate"
+)
+
+// warnings are the sentences for the user, a line each.
+func (p pod) warnings(r Record, t *target) []string {
+	var all []string
+	say := func(format string, args ...any) { all = append(all, "lastcall: "+fmt.Sprintf(format, args...)) }
+
+	if p.meta.DeletionGracePeriodSeconds != nil {
+		say("metadata.deletionGracePeriodSeconds does nothing in a manifest; set spec.terminationGracePeriodSeconds or the annotation %s",
+			names.AnnotationGraceSeconds)
+	}
+	switch r.Reason {
+	case names.ReasonNoEngine:
+		if name, ok := p.meta.Annotations[names.AnnotationContainer]; ok {
+			say("no hook: container %q is not known to run %s; say which with the annotation %s",
+				name, engineNames(), names.AnnotationEngine)
+			break
+		}
+		say("no hook: no container is known to run %s; say which engine and where with the annotations %s and %s",
+			engineNames(), names.AnnotationEngine, names.AnnotationContainer)
+	case names.ReasonSeveralEngines:
+		say("no hook: more than one container may be the engine and none of them is named %q; name the engine's with the annotation %s",
+			names.MainContainer, names.AnnotationContainer)
+	case names.ReasonUserPreStop:
+		say("no hook: container %q keeps its own preStop, so nothing waits for its requests; remove lifecycle.preStop to have them drained",
+			r.Container)
+	case names.ReasonGraceOutOfRange:
+		say("no hook: terminationGracePeriodSeconds %d %s", r.GraceSeconds, validate.Grace(r.GraceSeconds))
+	case names.ReasonNotMeasurable:
+		say("container %q: requests in flight cannot be counted. %s", r.Container, t.match.Unmeasurable.Advice())
+	}
+	if r.Outcome != names.OutcomeInjected {
+		return all
+	}
+
+	if role := p.role(t.match); t.match.Engine.Name == engine.SGLang && (role == engine.RolePrefill || role == engine.RoleDecode) && r.GraceSeconds < validate.SplitGraceSeconds {
+		say("container %q: SGLang %s needs about 20 s to exit even when idle; give it a grace period of at least %d seconds, not %d",
+			r.Container, role, validate.SplitGraceSeconds, r.GraceSeconds)
+	}
+	if probe := t.container.LivenessProbe; probe != nil && probe.TerminationGracePeriodSeconds == nil {
+		say("container %q: a restart by its livenessProbe runs the hook too, up to %d seconds on a hung engine; set livenessProbe.terminationGracePeriodSeconds, for example 10",
+			r.Container, r.GraceSeconds)
+	}
+	for i := range p.spec.Containers {
+		if c := &p.spec.Containers[i]; c != t.container && len(c.Ports) > 0 && (!hasPreStop(c) || hasOurHook(c)) {
+			say("container %q stops as soon as the Pod is deleted, and with it requests that pass through it; make it a native sidecar (an init container with restartPolicy: Always)",
+				c.Name)
+		}
+	}
+	return all
+}
+
+// role is the engine's role by the operator's label, else by its command.
+func (p pod) role(m engine.Match) engine.Role {
+	if kind, ok := p.meta.Labels[names.LabelRoleKind]; ok {
+		return engine.Role(kind)
+	}
+	return m.Role
+}
+
+func engineNames() string {
+	var all []string
+	for _, e := range engine.All() {
+		all = append(all, string(e.Name))
+	}
+	return strings.Join(all, " or ")
+}
