@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
+	"github.com/lastcall-dev/lastcall/internal/engine"
 )
 
 const (
@@ -77,7 +79,7 @@ func (f *findings) spec(spec *v1alpha1.ModelDeploymentSpec, name string, path *f
 	}
 	f.add(oneOf(path.Child("engine", "name"), spec.Engine.Name, []v1alpha1.EngineName{v1alpha1.VLLM, v1alpha1.SGLang}))
 	f.router(spec, path)
-	f.budgets(spec.Retirement, path.Child("retirement"))
+	f.budgets(spec, path.Child("retirement"))
 
 	roles := path.Child("roles")
 	f.add(within(roles, len(spec.Roles), 1, maxRoles, " roles"))
@@ -123,10 +125,13 @@ func (f *findings) router(spec *v1alpha1.ModelDeploymentSpec, path *field.Path) 
 	f.add(metav1validation.ValidateLabelSelector(&r.PodSelector, metav1validation.LabelSelectorValidationOptions{}, selector)...)
 }
 
-func (f *findings) budgets(b v1alpha1.RetirementBudgets, path *field.Path) {
-	total := path.Child("totalSeconds")
+func (f *findings) budgets(spec *v1alpha1.ModelDeploymentSpec, path *field.Path) {
+	b, drain, total := spec.Retirement, path.Child("drainSeconds"), path.Child("totalSeconds")
 	if b.DrainSeconds != nil {
-		f.add(within(path.Child("drainSeconds"), *b.DrainSeconds, minBudgetSeconds, maxBudgetSeconds, " seconds"))
+		f.add(within(drain, *b.DrainSeconds, minBudgetSeconds, maxBudgetSeconds, " seconds"))
+		if lag := int32(engineOf(spec).Refresh.Seconds()); *b.DrainSeconds <= lag {
+			f.warn(drain, fmt.Sprintf("%d is too short to prove a replica idle: the gauges of %s can lag by %d s; set at least %d, and more for long generations", *b.DrainSeconds, spec.Engine.Name, lag, 2*lag))
+		}
 	}
 	if b.TotalSeconds != nil {
 		f.add(within(total, *b.TotalSeconds, minBudgetSeconds, maxBudgetSeconds, " seconds"))
@@ -136,5 +141,9 @@ func (f *findings) budgets(b v1alpha1.RetirementBudgets, path *field.Path) {
 	}
 }
 
-// engineName is the name by which internal/engine knows the API's engine.
-func engineName(name v1alpha1.EngineName) string { return strings.ToLower(string(name)) }
+// engineOf is the row of the engine that the deployment names; the zero row where
+// that is unknown.
+func engineOf(spec *v1alpha1.ModelDeploymentSpec) engine.Engine {
+	e, _ := engine.Lookup(engine.Name(strings.ToLower(string(spec.Engine.Name))))
+	return e
+}

@@ -244,6 +244,12 @@ func TestModelDeploymentWarnings(t *testing.T) {
 			func(_ *v1alpha1.ModelDeployment, r *v1alpha1.Role) { r.ExtraArgs = []string{"--disable-log-stats"} },
 			[]string{"spec.roles[0].extraArgs: " + engine.StatsDisabled.Advice()},
 		},
+		"an SGLang drain shorter than its gauges lag": {
+			func(md *v1alpha1.ModelDeployment, _ *v1alpha1.Role) {
+				md.Spec.Engine.Name, md.Spec.Retirement.DrainSeconds = v1alpha1.SGLang, new(int32(30))
+			},
+			[]string{"spec.retirement.drainSeconds: 30 is too short to prove a replica idle: the gauges of SGLang can lag by 31 s; set at least 62, and more for long generations"},
+		},
 		"extraArgs of a take-over role": {
 			func(_ *v1alpha1.ModelDeployment, r *v1alpha1.Role) {
 				r.Command, r.ExtraArgs, r.Port = []string{"/serve"}, []string{"--port=1"}, new(int32(8000))

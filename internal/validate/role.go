@@ -113,8 +113,7 @@ func (r role) ports(f *findings) {
 		f.add(field.Required(proxy.Child("image"), "it is the image of the container in front of the engine"))
 	}
 	f.add(within(proxy.Child("port"), r.Proxy.Port, 1, maxPort, ""))
-	known, _ := engine.Lookup(engine.Name(engineName(r.spec.Engine.Name)))
-	if r.Proxy.Port == cmp.Or(flag, valueOr(r.Port, known.DefaultPort)) {
+	if r.Proxy.Port == cmp.Or(flag, valueOr(r.Port, engineOf(r.spec).DefaultPort)) {
 		f.add(field.Invalid(proxy.Child("port"), r.Proxy.Port, proxyPortMessage))
 	}
 }
