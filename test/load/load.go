@@ -46,6 +46,7 @@ type Request struct {
 // Options say how much is sent. Each client sends one request after another.
 type Options struct {
 	URL     string        // of the engine or its Service, without a path
+	Model   string        // as the engine calls it
 	Clients int           // requests in flight at once
 	For     time.Duration // no request starts later than this
 	// MinTokens and MaxTokens bound a request's length, drawn from Seed.
@@ -74,7 +75,7 @@ func Run(ctx context.Context, o Options, report func(Request)) {
 		clients.Go(func() {
 			random := rand.New(rand.NewPCG(o.Seed, uint64(i)))
 			for time.Now().Before(stop) && ctx.Err() == nil {
-				r := send(ctx, client, o, o.MinTokens+random.IntN(o.MaxTokens-o.MinTokens+1))
+				r := Send(ctx, client, o, o.MinTokens+random.IntN(o.MaxTokens-o.MinTokens+1))
 				r.Client = i
 				records <- r
 				if r.Outcome == Refused {
@@ -92,7 +93,8 @@ func Run(ctx context.Context, o Options, report func(Request)) {
 	}
 }
 
-func send(ctx context.Context, client *http.Client, o Options, tokens int) (r Request) {
+// Send sends one request for this many tokens and reads its answer to the end.
+func Send(ctx context.Context, client *http.Client, o Options, tokens int) (r Request) {
 	r = Request{Start: time.Now(), Outcome: Refused}
 	err := stream(ctx, client, o, tokens, &r)
 	r.End = time.Now()
@@ -104,7 +106,7 @@ func send(ctx context.Context, client *http.Client, o Options, tokens int) (r Re
 
 func stream(ctx context.Context, client *http.Client, o Options, tokens int, r *Request) error {
 	body, err := json.Marshal(map[string]any{
-		"model":             "any",
+		"model":             o.Model,
 		"stream":            true,
 		"max_tokens":        tokens,
 		"tokens_per_second": o.TokensPerSecond,

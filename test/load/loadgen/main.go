@@ -19,6 +19,7 @@ import (
 func main() {
 	var o load.Options
 	flag.StringVar(&o.URL, "url", "", "the engine or its Service, without a path")
+	flag.StringVar(&o.Model, "model", "Qwen/Qwen2.5-7B-Instruct", "as the engine calls it")
 	flag.IntVar(&o.Clients, "clients", 4, "requests in flight at once")
 	flag.DurationVar(&o.For, "for", 30*time.Second, "no request starts later than this")
 	flag.IntVar(&o.MinTokens, "min-tokens", 10, "the shortest answer")
