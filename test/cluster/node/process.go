@@ -1,0 +1,126 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// sbin is where distributions keep iptables and ip, which a shell opened with su does not look into.
+const sbin = ":/usr/sbin:/sbin"
+
+func environment() []string {
+	return append(os.Environ(), "PATH="+os.Getenv("PATH")+sbin)
+}
+
+// look finds a program in PATH or a system folder; it returns "" when there is none.
+func look(name string) string {
+	for dir := range strings.SplitSeq(os.Getenv("PATH")+sbin, ":") {
+		path := filepath.Join(dir, name)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return path
+		}
+	}
+	return ""
+}
+
+// run executes a short command and returns what it printed. Its error has the command and its words.
+func run(ctx context.Context, argv ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, look(argv[0]), argv[1:]...)
+	cmd.Env = environment()
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return stdout.String(), nil
+}
+
+// process is a component that was started. A process id alone does not name it: ids are used again.
+type process struct {
+	Name      string `json:"name"`
+	PID       int    `json:"pid"`
+	StartTime string `json:"startTime"` // in clock ticks since the machine booted, as /proc has it
+}
+
+func (p process) alive() bool {
+	started, err := startTime(p.PID)
+	return err == nil && started == p.StartTime
+}
+
+func startTime(pid int) (string, error) {
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return "", err
+	}
+	// The second field, the name in parentheses, may hold spaces. The state is the third field, the time the 22nd.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 20 {
+		return "", fmt.Errorf("/proc/%d/stat is cut short", pid)
+	}
+	if fields[0] == "Z" {
+		return "", fmt.Errorf("process %d has ended", pid)
+	}
+	return fields[19], nil
+}
+
+// exited is the end of a component that should have gone on.
+type exited struct {
+	process
+	err error
+}
+
+// spawn starts argv in the cluster's cgroup, detached from this terminal, with its output in log/NAME.log, and records
+// it in the cluster's state. It returns once the program runs, not once it is ready.
+func (c *Cluster) spawn(name string, argv ...string) (process, error) {
+	log, err := os.OpenFile(c.logPath(name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return process{}, err
+	}
+	defer log.Close() //nolint:errcheck // the child has its own copy
+	// The shell moves itself into the cgroup first, so that nothing the program forks can be outside.
+	const enter = `for procs in $0; do echo $$ > "$procs" || exit 1; done; exec "$@"`
+	cmd := exec.Command("/bin/sh", append([]string{"-c", enter, strings.Join(c.cgroup.members(), " ")}, argv...)...)
+	cmd.Env = environment()
+	cmd.Dir = "/"
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return process{}, fmt.Errorf("starting %s: %w", name, err)
+	}
+	started, err := startTime(cmd.Process.Pid)
+	if err != nil {
+		return process{}, fmt.Errorf("starting %s: %w", name, errors.Join(err, cmd.Wait()))
+	}
+	spawned := process{Name: name, PID: cmd.Process.Pid, StartTime: started}
+	go func() { c.exits <- exited{spawned, cmd.Wait()} }()
+	c.state.Processes = append(c.state.Processes, spawned)
+	return spawned, c.save()
+}
+
+// start runs a component inside the cluster's namespaces.
+func (c *Cluster) start(name string, argv ...string) error {
+	enter := []string{look("nsenter"), "--target=" + strconv.Itoa(c.holder()), "--mount", "--net", "--"}
+	_, err := c.spawn(name, append(enter, argv...)...)
+	return err
+}
+
+func (c *Cluster) logPath(name string) string { return filepath.Join(c.dir, "log", name+".log") }
+
+// logEnd is a component's last log lines, for an error message.
+func (c *Cluster) logEnd(name string) string {
+	const lines = 15
+	content, err := os.ReadFile(c.logPath(name))
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimSpace(string(content)), "\n")
+	return fmt.Sprintf("the end of %s:\n  %s", c.logPath(name), strings.Join(all[max(0, len(all)-lines):], "\n  "))
+}
