@@ -8,7 +8,7 @@ import (
 	"github.com/lastcall-dev/lastcall/api/names"
 )
 
-func TestPortFlag(t *testing.T) {
+func TestPortOfTheCommandLine(t *testing.T) {
 	for flags, want := range map[string]string{
 		"":                                     vllm8000,
 		"--port 8080":                          vllm8080,
