@@ -19,7 +19,7 @@ import (
 // Variant is one of the images.
 type Variant struct {
 	Ref    string // its name, with a tag
-	Python bool   // python3, as every real engine image has
+	Python bool   // python3, as every real engine image has; busybox comes with it
 	Shell  bool   // /bin/sh, sleep and a few more
 }
 
@@ -43,25 +43,20 @@ var shims embed.FS
 var applets = []string{"sh", "sleep", "cat", "ls", "env", "kill", "ps"}
 
 // Write builds every image and writes each as a tar into dir. It returns the
-// files' names.
+// files' names, in the order of Variants.
 func Write(ctx context.Context, dir string) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	binary, remove, err := compile(ctx)
+	images, err := Build(ctx, Variants...)
 	if err != nil {
 		return nil, err
 	}
-	defer remove()
 	var files []string
-	for _, v := range Variants {
-		image, err := build(ctx, v, binary)
-		if err != nil {
-			return nil, fmt.Errorf("building %s: %w", v.Ref, err)
-		}
+	for i, v := range Variants {
 		name, _, _ := strings.Cut(path.Base(v.Ref), ":")
 		file := filepath.Join(dir, name+".tar")
-		if err := ociimage.WriteTar(file, v.Ref, image); err != nil {
+		if err := ociimage.WriteTar(file, v.Ref, images[i]); err != nil {
 			return nil, err
 		}
 		files = append(files, file)
@@ -69,17 +64,29 @@ func Write(ctx context.Context, dir string) ([]string, error) {
 	return files, nil
 }
 
-// Build builds one image.
-func Build(ctx context.Context, v Variant) (v1.Image, error) {
+// Build builds images, in the order given.
+func Build(ctx context.Context, variants ...Variant) ([]v1.Image, error) {
+	root, err := Root(ctx)
+	if err != nil {
+		return nil, err
+	}
 	binary, remove, err := compile(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer remove()
-	return build(ctx, v, binary)
+	var images []v1.Image
+	for _, v := range variants {
+		image, err := build(v, binary, root)
+		if err != nil {
+			return nil, fmt.Errorf("building %s: %w", v.Ref, err)
+		}
+		images = append(images, image)
+	}
+	return images, nil
 }
 
-func build(ctx context.Context, v Variant, binary string) (v1.Image, error) {
+func build(v Variant, binary, root string) (v1.Image, error) {
 	spec := ociimage.Spec{
 		Files: []ociimage.File{
 			{Path: "/usr/local/bin/vllm", Source: binary, Mode: 0o755},
@@ -89,25 +96,21 @@ func build(ctx context.Context, v Variant, binary string) (v1.Image, error) {
 		Env:        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 		Entrypoint: []string{"vllm", "serve"},
 	}
-	if !v.Shell {
-		return ociimage.Build(spec)
-	}
-	root, err := Root(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if v.Python {
-		spec.Root = root
+	switch {
+	case v.Python:
 		files, err := shimFiles()
 		if err != nil {
 			return nil, err
 		}
+		spec.Root = root
 		spec.Files = append(spec.Files, files...)
-	} else {
+	case v.Shell:
 		spec.Files = append(spec.Files, ociimage.File{Path: "/bin/busybox", Source: filepath.Join(root, "bin/busybox"), Mode: 0o755})
 	}
-	for _, applet := range applets {
-		spec.Files = append(spec.Files, ociimage.File{Path: "/bin/" + applet, Link: "busybox"})
+	if v.Shell {
+		for _, applet := range applets {
+			spec.Files = append(spec.Files, ociimage.File{Path: "/bin/" + applet, Link: "busybox"})
+		}
 	}
 	return ociimage.Build(spec)
 }

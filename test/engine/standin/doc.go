@@ -8,5 +8,15 @@
 // busy SGLang reads idle at first. On SIGTERM vLLM cuts what is running and
 // SGLang drains, looking every five seconds.
 //
-// Faults are switched while it runs, on a control port (see Faults).
+// Its journal on standard output says as JSON lines when requests start and
+// end, when SIGTERM arrives and when the process ends (see Event).
+//
+// The control port, 9901 unless --control-port says otherwise, has
+//
+//	POST   /faults   {"metrics": "hang"}: change what is wrong (see Faults)
+//	GET    /faults   what is wrong
+//	DELETE /faults   nothing is wrong
+//	GET    /state    the counters (see State)
+//	POST   /sigterm  as the signal
+//	POST   /crash    end at once with code 1
 package standin

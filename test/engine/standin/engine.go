@@ -108,7 +108,7 @@ func (e *Engine) Run(ctx context.Context) (int, error) {
 	case <-ctx.Done():
 		e.exit(137, "killed")
 	}
-	return e.exitCode, nil
+	return e.ExitCode(), nil
 }
 
 func (e *Engine) start(ctx context.Context) {
@@ -125,11 +125,14 @@ type TB interface {
 	Fatalf(format string, args ...any)
 }
 
-// Start runs an engine on free loopback ports, whatever ports o names, until
-// the test ends.
+// Start runs an engine on free ports, whatever ports o names, until the test
+// ends. Without a host it is 127.0.0.1.
 func Start(t TB, o Options) *Engine {
 	t.Helper()
-	o.Port, o.ControlPort, o.Host = 0, 0, "127.0.0.1"
+	o.Port, o.ControlPort = 0, 0
+	if o.Host == "" {
+		o.Host = "127.0.0.1"
+	}
 	e, err := New(o)
 	if err != nil {
 		t.Fatalf("making a stand-in engine: %v", err)

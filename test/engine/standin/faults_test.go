@@ -17,12 +17,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// read is what a client sees of /metrics within half a second; it does not
-// follow redirects.
+// read is what a client sees that does not follow redirects.
 func read(t *testing.T, url string) (status int, header http.Header, body string, err error) {
 	t.Helper()
+	return readFor(t, url, 20*time.Second)
+}
+
+func readFor(t *testing.T, url string, patience time.Duration) (status int, header http.Header, body string, err error) {
+	t.Helper()
 	c := client(t)
-	c.Timeout = 500 * time.Millisecond
+	c.Timeout = patience
 	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	r, err := c.Get(url)
 	if err != nil {
@@ -49,12 +53,12 @@ func TestMetricsFaults(t *testing.T) {
 			require.ErrorIs(t, err, syscall.ECONNREFUSED, "the port is closed, not the path")
 		},
 		"hang": func(t *testing.T) {
-			status, _, _, err := read(t, url)
+			status, _, _, err := readFor(t, url, 300*time.Millisecond)
 			assert.True(t, timedOut(err), "%v", err)
 			assert.Zero(t, status)
 		},
 		"drip": func(t *testing.T) {
-			status, _, body, err := read(t, url)
+			status, _, body, err := readFor(t, url, 2*time.Second)
 			assert.True(t, timedOut(err), "%v", err)
 			assert.Equal(t, http.StatusOK, status)
 			assert.NotEmpty(t, body)
