@@ -1,0 +1,296 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lastcall-dev/lastcall/test/cluster/kube"
+	"github.com/lastcall-dev/lastcall/test/engine/bundle"
+	"github.com/lastcall-dev/lastcall/test/load"
+)
+
+// The tests of this file take replicas away from behind a Service whose clients
+// stream answers of 0.5 to 8 s and open a connection for each.
+
+// A node drain cordons the node, so it runs before the tests that run in
+// parallel. With one node, the node takes the replacements itself as soon as the
+// evictions are under way, as another node would.
+func TestNodeDrainCutsNoRequest(t *testing.T) {
+	c := loaded(t)
+	require.NoError(t, installed())
+	namespace := optedIn(t, c)
+	deploy(t, c, namespace, vllm(30), 2)
+	maxUnavailable := intstr.FromInt32(1)
+	require.NoError(t, c.Client.Create(t.Context(), &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "engine"},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MaxUnavailable: &maxUnavailable,
+			Selector:       &metav1.LabelSelector{MatchLabels: map[string]string{"app": "engine"}},
+		},
+	}))
+	before := alive(t, c, namespace)
+	records := stream(t, c, namespace)
+
+	node := nodeOf(t, c, namespace)
+	drained := make(chan error, 1)
+	go func() {
+		_, err := c.Kubectl(t.Context(), "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=100s",
+			"--pod-selector=app=engine")
+		drained <- err
+	}()
+	for done := false; !done; {
+		select {
+		case err := <-drained:
+			require.NoError(t, err)
+			done = true
+		case <-time.After(500 * time.Millisecond):
+			cordon(t, c, node, false)
+		}
+	}
+	cordon(t, c, node, false)
+	require.NoError(t, ready(t.Context(), c, namespace, 2))
+	require.Empty(t, survivors(t, c, namespace, before), "every replica was to be evicted")
+	requireNothingCut(t, records())
+}
+
+func TestRolloutCutsNoRequest(t *testing.T) {
+	c := cluster(t)
+	namespace := optedIn(t, c)
+	deploy(t, c, namespace, vllm(30), 3)
+	before := alive(t, c, namespace)
+	records := stream(t, c, namespace)
+
+	_, err := c.Kubectl(t.Context(), "rollout", "restart", "-n", namespace, "deployment/engine")
+	require.NoError(t, err)
+	_, err = c.Kubectl(t.Context(), "rollout", "status", "-n", namespace, "deployment/engine", "--timeout=110s")
+	require.NoError(t, err)
+	require.NoError(t, gone(t.Context(), c, namespace, before))
+	requireNothingCut(t, records())
+}
+
+// Two replicas hold the two units of a resource that exists for this test alone;
+// a Pod of a higher priority wants one.
+func TestPreemptionCutsNoRequest(t *testing.T) {
+	c := cluster(t)
+	namespace := optedIn(t, c)
+	const slot = corev1.ResourceName("lastcall.dev/preemption-slot")
+	offer(t, c, slot, 2)
+	low, high := priorityClass(t, c, namespace+"-low", 1000), priorityClass(t, c, namespace+"-high", 2000)
+	slots := corev1.ResourceRequirements{Limits: corev1.ResourceList{slot: resource.MustParse("1")}}
+
+	pod := vllm(30)
+	pod.Spec.PriorityClassName = low
+	pod.Spec.Containers[0].Resources = slots
+	deploy(t, c, namespace, pod, 2)
+	before := alive(t, c, namespace)
+	records := stream(t, c, namespace)
+
+	urgent := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "urgent"},
+		Spec: corev1.PodSpec{
+			PriorityClassName: high,
+			Containers:        []corev1.Container{{Name: "urgent", Image: kube.BusyboxImage, Command: []string{"sleep", "600"}, Resources: slots}},
+		},
+	}
+	require.NoError(t, c.Client.Create(t.Context(), urgent))
+	_, err := c.WaitPod(t.Context(), client.ObjectKeyFromObject(urgent), kube.Ready)
+	require.NoError(t, err)
+	require.Len(t, survivors(t, c, namespace, before), 1, "one replica was to be preempted")
+	requireNothingCut(t, records())
+}
+
+// deploy runs replicas of the engine behind a Service and waits for them.
+func deploy(t *testing.T, c *kube.Cluster, namespace string, pod *corev1.Pod, replicas int32) {
+	t.Helper()
+	zero := intstr.FromInt32(0)
+	selector := map[string]string{"app": "engine"}
+	require.NoError(t, c.Client.Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "engine"},
+		Spec:       corev1.ServiceSpec{Selector: selector, Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromString("http")}}},
+	}))
+	require.NoError(t, c.Client.Create(t.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "engine"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas,
+			Selector: &metav1.LabelSelector{MatchLabels: selector},
+			Strategy: appsv1.DeploymentStrategy{RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &zero}},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: selector}, Spec: pod.Spec},
+		},
+	}))
+	require.NoError(t, ready(t.Context(), c, namespace, replicas))
+}
+
+// stream starts clients as a Pod of the cluster. The function it returns stops
+// them, waits for the requests in flight and returns every record.
+func stream(t *testing.T, c *kube.Cluster, namespace string) func() []load.Request {
+	t.Helper()
+	var service corev1.Service
+	key := client.ObjectKey{Namespace: namespace, Name: "engine"}
+	require.NoError(t, c.Client.Get(t.Context(), key, &service))
+	clients := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "clients"},
+		Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyNever,
+			Containers: []corev1.Container{{
+				Name: "clients", Image: bundle.Full.Ref,
+				Command: []string{
+					"loadgen", "--url=http://" + service.Spec.ClusterIP, "--clients=6", "--for=10m",
+					"--min-tokens=10", "--max-tokens=160", fmt.Sprintf("--tokens-per-second=%d", rate),
+				},
+			}},
+		},
+	}
+	require.NoError(t, c.Client.Create(t.Context(), clients))
+	pod := client.ObjectKeyFromObject(clients)
+	_, err := c.WaitPod(t.Context(), pod, kube.Ready)
+	require.NoError(t, err)
+	log, err := c.Follow(t.Context(), pod, "clients")
+	require.NoError(t, err)
+	_, err = log.Find(t.Context(), string(load.Completed))
+	require.NoError(t, err)
+	return func() []load.Request {
+		require.NoError(t, c.Client.Delete(t.Context(), clients))
+		lines, err := log.All(t.Context())
+		require.NoError(t, err)
+		var records []load.Request
+		for _, line := range lines {
+			var r load.Request
+			require.NoError(t, json.Unmarshal([]byte(line.Text), &r), line.Text)
+			records = append(records, r)
+		}
+		return records
+	}
+}
+
+func requireNothingCut(t *testing.T, records []load.Request) {
+	t.Helper()
+	count := map[load.Outcome]int{}
+	for _, r := range records {
+		count[r.Outcome]++
+		if r.Outcome != load.Completed {
+			t.Errorf("a request to %s, from %s to %s: %s after %d tokens: %s", r.ServedBy,
+				r.Start.Format("15:04:05.000"), r.End.Format("15:04:05.000"), r.Outcome, r.Tokens, r.Error)
+		}
+	}
+	t.Logf("%d requests: %v", len(records), count)
+	require.Greater(t, count[load.Completed], 20, "too few requests to say anything")
+}
+
+func ready(ctx context.Context, c *kube.Cluster, namespace string, replicas int32) error {
+	return until(ctx, "the replicas to be ready", func() (bool, error) {
+		var deployment appsv1.Deployment
+		err := c.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "engine"}, &deployment)
+		return deployment.Status.ReadyReplicas == replicas && deployment.Status.Replicas == replicas, err
+	})
+}
+
+// gone waits until no Pod of these names is left.
+func gone(ctx context.Context, c *kube.Cluster, namespace string, pods []string) error {
+	return until(ctx, "the old replicas to be gone", func() (bool, error) {
+		list, err := engines(ctx, c, namespace)
+		return !slices.ContainsFunc(list, func(p corev1.Pod) bool { return slices.Contains(pods, p.Name) }), err
+	})
+}
+
+func until(ctx context.Context, what string, done func() (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("waited two minutes for "+what))
+	defer cancel()
+	for {
+		if ok, err := done(); err != nil || ok {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func engines(ctx context.Context, c *kube.Cluster, namespace string) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	err := c.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{"app": "engine"})
+	return list.Items, err
+}
+
+// alive are the names of the engine Pods that are not being deleted.
+func alive(t *testing.T, c *kube.Cluster, namespace string) []string {
+	t.Helper()
+	list, err := engines(t.Context(), c, namespace)
+	require.NoError(t, err)
+	var all []string
+	for _, pod := range list {
+		if pod.DeletionTimestamp == nil {
+			all = append(all, pod.Name)
+		}
+	}
+	return all
+}
+
+// survivors are those of the names whose Pods are not being deleted.
+func survivors(t *testing.T, c *kube.Cluster, namespace string, before []string) []string {
+	t.Helper()
+	return slices.DeleteFunc(alive(t, c, namespace), func(name string) bool { return !slices.Contains(before, name) })
+}
+
+func nodeOf(t *testing.T, c *kube.Cluster, namespace string) string {
+	t.Helper()
+	list, err := engines(t.Context(), c, namespace)
+	require.NoError(t, err)
+	require.NotEmpty(t, list)
+	return list[0].Spec.NodeName
+}
+
+func cordon(t *testing.T, c *kube.Cluster, node string, unschedulable bool) {
+	t.Helper()
+	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, unschedulable)
+	_, err := c.Clientset.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{})
+	require.NoError(t, err)
+}
+
+// offer gives one node some units of an extended resource.
+func offer(t *testing.T, c *kube.Cluster, name corev1.ResourceName, units int) {
+	t.Helper()
+	nodes, err := c.Clientset.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	node := nodes.Items[0].Name
+	patch := func(ctx context.Context, value string) error {
+		body := fmt.Appendf(nil, `{"status":{"capacity":{%q:%s}}}`, name, value)
+		_, err := c.Clientset.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, body, metav1.PatchOptions{}, "status")
+		return err
+	}
+	require.NoError(t, patch(t.Context(), fmt.Sprintf("%q", fmt.Sprint(units))))
+	t.Cleanup(func() {
+		if err := patch(context.WithoutCancel(t.Context()), "null"); err != nil {
+			t.Errorf("taking %s back: %v", name, err)
+		}
+	})
+}
+
+func priorityClass(t *testing.T, c *kube.Cluster, name string, value int32) string {
+	t.Helper()
+	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}
+	require.NoError(t, c.Client.Create(t.Context(), class))
+	t.Cleanup(func() {
+		if err := c.Client.Delete(context.WithoutCancel(t.Context()), class); err != nil {
+			t.Errorf("deleting PriorityClass %s: %v", name, err)
+		}
+	})
+	return name
+}
