@@ -89,7 +89,6 @@ func (e *Engine) Run(ctx context.Context) (int, error) {
 		}
 		defer e.control.shut()
 	}
-	defer e.listener.shut()
 	e.start(ctx)
 	select {
 	case <-time.After(e.options.StartDelay):

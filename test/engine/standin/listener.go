@@ -1,6 +1,7 @@
 package standin
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -67,10 +68,15 @@ func (l *listener) close() {
 	}
 }
 
-// shut ends everything, open connections included.
+// shut ends everything. An answer that is complete still gets to its client:
+// its handler may be done while its last bytes are not sent.
 func (l *listener) shut() {
 	l.close()
-	_ = l.server.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), unwind)
+	defer cancel()
+	if l.server.Shutdown(ctx) != nil {
+		_ = l.server.Close()
+	}
 }
 
 // address is where a client on this machine reaches the port.

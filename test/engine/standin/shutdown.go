@@ -11,7 +11,8 @@ const (
 	watchdogPeriod = 5 * time.Second
 	// splitRoleWait is what a prefill or decode server waits for its schedulers.
 	splitRoleWait = 15 * time.Second
-	// unwind bounds the time handlers have to notice that they were cut.
+	// unwind bounds the time handlers have to notice that they were cut, and
+	// then answers to leave.
 	unwind = time.Second
 )
 
@@ -114,6 +115,7 @@ func (e *Engine) exit(code int, reason string) {
 			late = true
 		}
 	}
+	e.listener.shut()
 	e.journal.write(Event{Event: Exiting, Reason: reason, Code: code})
 	close(e.done)
 }
