@@ -9,7 +9,7 @@ import (
 // run something else.
 var notEngines = []string{
 	"router", "gateway", "proxy", "sidecar", "runtime", "render", "exporter", "operator", "controller",
-	"sim", "simulator", "bench", "benchmark", "stack",
+	"sim", "simulator", "bench", "benchmark", "stack", "client", "loadgen", "ui", "webui",
 }
 
 // imageEngine is the engine an image is named after: vllm/vllm-openai:v0.29.0,

@@ -237,6 +237,7 @@ func TestImages(t *testing.T) {
 		"lmsysorg/sgl-model-gateway:v0.3":                         noEngine,
 		"vllm-router:v1":                                          noEngine,
 		"nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.0":               noEngine,
+		"mirror/vllm-client:1":                                    noEngine,
 		"ghcr.io/llm-d/llm-d-inference-sim:v0.6":                  noEngine,
 		"vllm.example.com/tools/busybox":                          noEngine,
 		"nginx":                                                   noEngine,
