@@ -74,6 +74,7 @@ def read():
 def fetch(hosts, path, redirected=False):
     host, sock = connect(hosts)
     try:
+        sock = over_tls(sock) if SCHEME == "https" else sock
         response = request(host, sock, path)
         if response.status == 200:
             return judge(response)
@@ -109,29 +110,10 @@ def connect(hosts):
             if sock is not None:
                 sock.close()
             if isinstance(e, ConnectionResetError):
-                raise NothingToMeasure("the connection is reset")
+                raise unanswered(e)
             if e.errno not in UNREACHABLE:
                 raise
     raise NothingToMeasure("nothing listens on port %d" % PORT)
-
-
-#: The answer up to its headers. http.client knows nothing of proxies; a socket
-#: of our own keeps it from name look-ups, which no alarm interrupts.
-def request(host, sock, path):
-    response = None
-    try:
-        if SCHEME == "https":
-            sock = over_tls(sock)
-        connection = http.client.HTTPConnection(host, PORT)
-        connection.sock = sock
-        connection.request("GET", path, headers={"Accept": "text/plain", "Connection": "close"})
-        response = http.client.HTTPResponse(sock, method="GET")
-        response.begin()
-        return response
-    except (OSError, http.client.HTTPException) as e:
-        if response is not None and isinstance(response.status, int):
-            raise
-        raise NothingToMeasure("no answer over %s: %s" % (SCHEME, type(e).__name__))
 
 
 #: The certificate is not verified: it is made for another name, and who listens
@@ -142,7 +124,38 @@ def over_tls(sock):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    return context.wrap_socket(sock)
+    try:
+        return context.wrap_socket(sock, do_handshake_on_connect=False)
+    except OSError as e:
+        raise unanswered(e)
+
+
+#: The answer up to its headers. http.client knows nothing of proxies; a socket
+#: of our own keeps it from name look-ups, which no alarm interrupts.
+def request(host, sock, path):
+    response = None
+    try:
+        if SCHEME == "https":
+            sock.do_handshake()
+        connection = http.client.HTTPConnection(host, PORT)
+        connection.sock = sock
+        connection.request("GET", path, headers={"Accept": "text/plain", "Connection": "close"})
+        response = http.client.HTTPResponse(sock, method="GET")
+        response.begin()
+        return response
+    except (OSError, http.client.HTTPException) as e:
+        if response is not None and isinstance(response.status, int):
+            raise
+        raise unanswered(e)
+
+
+#: What went wrong before a status line.
+def unanswered(e):
+    if isinstance(e, ConnectionError):
+        return NothingToMeasure("the connection ends before an answer")
+    if isinstance(e, OSError):
+        return NothingToMeasure("TLS fails: %s" % (getattr(e, "reason", "") or type(e).__name__))
+    return NothingToMeasure("the answer is not HTTP")
 
 
 #: The path to follow, or None for a redirect elsewhere.
@@ -357,7 +370,7 @@ def drain(log):
 def main():
     signal.signal(signal.SIGALRM, on_alarm)
     log = Log()
-    log.write("the engine serves on; from %g s to %g s its requests are counted" % (SETTLE, LAST))
+    log.write("the engine serves on; its gauges are read on port %d from %g s to %g s" % (PORT, SETTLE, LAST))
     log.write(drain(log))
 
 
