@@ -45,8 +45,8 @@ func Run(args []string, s Streams) int {
 	if err == nil {
 		return 0
 	}
-	var e exit
-	if !errors.As(err, &e) {
+	e, ok := errors.AsType[exit](err)
+	if !ok {
 		// Only cobra's own errors carry no code: unknown commands and flags.
 		e = exit{exitUsage, fmt.Errorf("%w\nSee 'kubectl lastcall --help'", err)}
 	}

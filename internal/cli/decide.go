@@ -64,8 +64,7 @@ func describe(o manifest.Object) string {
 // typeError says which field has a value of the wrong type. The decoder that the
 // API server uses says it in Go's words; the standard library's tells the parts.
 func typeError(prefix string, text []byte, into any, err error) error {
-	var wrong *json.UnmarshalTypeError
-	if errors.As(json.Unmarshal(text, into), &wrong) {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](json.Unmarshal(text, into)); ok {
 		return fmt.Errorf("%s: must be of type %s, not %s", strings.TrimPrefix(prefix+"."+wrong.Field, "."), wrong.Type, wrong.Value)
 	}
 	if prefix != "" {

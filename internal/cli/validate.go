@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -63,7 +64,7 @@ func check(s Streams, inputs []input) error {
 			objects += len(found)
 			for _, o := range found {
 				f := findings{file: in.name, object: describe(o)}
-				if f.check(o) {
+				if f.inspect(o) {
 					checked++
 				}
 				all = append(all, f)
@@ -98,11 +99,11 @@ func check(s Streams, inputs []input) error {
 	return nil
 }
 
-// check adds what is wrong with the object. It reports false for an object that is
+// inspect adds what is wrong with the object. It reports false for an object that is
 // none of lastcall's business.
-func (f *findings) check(o manifest.Object) bool {
+func (f *findings) inspect(o manifest.Object) bool {
 	if o.IsOurs() {
-		f.checkModelDeployment(o)
+		f.inspectModelDeployment(o)
 		return true
 	}
 	for _, p := range o.Pods {
@@ -113,7 +114,7 @@ func (f *findings) check(o manifest.Object) bool {
 	return len(o.Pods) > 0
 }
 
-func (f *findings) checkModelDeployment(o manifest.Object) {
+func (f *findings) inspectModelDeployment(o manifest.Object) {
 	if version := v1alpha1.GroupVersion.String(); o.APIVersion != version {
 		f.errs = append(f.errs, field.NotSupported(field.NewPath("apiVersion"), o.APIVersion, []string{version}))
 		return
@@ -129,8 +130,8 @@ func (f *findings) checkModelDeployment(o manifest.Object) {
 		return
 	}
 	for _, err := range unknown {
-		if fieldErr, ok := err.(kjson.FieldError); ok { //nolint:errorlint // the decoder does not wrap them
-			err = fmt.Errorf("%s: there is no such field", fieldErr.FieldPath())
+		if at, ok := errors.AsType[kjson.FieldError](err); ok {
+			err = fmt.Errorf("%s: there is no such field", at.FieldPath())
 		}
 		f.errs = append(f.errs, err)
 	}
