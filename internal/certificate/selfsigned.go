@@ -1,0 +1,71 @@
+package certificate
+
+import (
+	"fmt"
+	"os"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// SelfSigned is a webhook that makes its own certificate. One name is that of
+// its Service, its Secret, its Lease and its two webhook configurations.
+type SelfSigned struct {
+	Namespace, Name string
+}
+
+// CacheOptions limits a manager's cache to the objects of this webhook, which
+// are also all that its permissions reach.
+func (s SelfSigned) CacheOptions() cache.Options {
+	name := fields.OneTermEqualSelector(metav1.ObjectNameField, s.Name)
+	return cache.Options{ByObject: map[client.Object]cache.ByObject{
+		&corev1.Secret{}: {Namespaces: map[string]cache.Config{s.Namespace: {FieldSelector: name}}},
+		&admissionregistrationv1.MutatingWebhookConfiguration{}:   {Field: name},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{}: {Field: name},
+	}}
+}
+
+// Lock is what the replicas elect with. The manager's own would also write
+// events, which is one permission more.
+func (s SelfSigned) Lock(config *rest.Config) (resourcelock.Interface, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	leases, err := coordinationv1.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name},
+		Client:     leases,
+		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
+	}, nil
+}
+
+// Register keeps the certificate on the elected replica and fills serving on
+// each. The cache of mgr must be limited by CacheOptions.
+func (s SelfSigned) Register(mgr ctrl.Manager, serving *Serving) error {
+	follower := &Follower{Serving: serving}
+	if err := follower.Register(mgr); err != nil {
+		return err
+	}
+	rotator := &Rotator{
+		Client: mgr.GetClient(),
+		Secret: client.ObjectKey{Namespace: s.Namespace, Name: s.Name},
+		DNSNames: []string{
+			fmt.Sprintf("%s.%s.svc", s.Name, s.Namespace),
+			fmt.Sprintf("%s.%s.svc.cluster.local", s.Name, s.Namespace),
+		},
+	}
+	return rotator.Register(mgr)
+}
