@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lastcall-dev/lastcall/test/cluster/kube"
-	"github.com/lastcall-dev/lastcall/test/engine/bundle"
 	"github.com/lastcall-dev/lastcall/test/load"
+	"github.com/lastcall-dev/lastcall/test/load/clients"
 )
 
 // The tests of this file take replicas away from behind a Service whose clients
@@ -136,44 +135,16 @@ func deploy(t *testing.T, c *kube.Cluster, namespace string, pod *corev1.Pod, re
 	require.NoError(t, ready(t.Context(), c, namespace, replicas))
 }
 
-// stream starts clients as a Pod of the cluster. The function it returns stops
-// them, waits for the requests in flight and returns every record.
+// stream starts the clients. The function it returns stops them and returns
+// every request's record.
 func stream(t *testing.T, c *kube.Cluster, namespace string) func() []load.Request {
 	t.Helper()
-	var service corev1.Service
-	key := client.ObjectKey{Namespace: namespace, Name: "engine"}
-	require.NoError(t, c.Client.Get(t.Context(), key, &service))
-	clients := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "clients"},
-		Spec: corev1.PodSpec{
-			RestartPolicy: corev1.RestartPolicyNever,
-			Containers: []corev1.Container{{
-				Name: "clients", Image: bundle.Full.Ref,
-				Command: []string{
-					"loadgen", "--url=http://" + service.Spec.ClusterIP, "--clients=6", "--for=10m",
-					"--min-tokens=10", "--max-tokens=160", fmt.Sprintf("--tokens-per-second=%d", rate),
-				},
-			}},
-		},
-	}
-	require.NoError(t, c.Client.Create(t.Context(), clients))
-	pod := client.ObjectKeyFromObject(clients)
-	_, err := c.WaitPod(t.Context(), pod, kube.Ready)
-	require.NoError(t, err)
-	log, err := c.Follow(t.Context(), pod, "clients")
-	require.NoError(t, err)
-	_, err = log.Find(t.Context(), string(load.Completed))
+	stop, err := clients.Start(t.Context(), c, client.ObjectKey{Namespace: namespace, Name: "engine"},
+		"--clients=6", "--min-tokens=10", "--max-tokens=160", fmt.Sprintf("--tokens-per-second=%d", rate))
 	require.NoError(t, err)
 	return func() []load.Request {
-		require.NoError(t, c.Client.Delete(t.Context(), clients))
-		lines, err := log.All(t.Context())
+		records, err := stop()
 		require.NoError(t, err)
-		var records []load.Request
-		for _, line := range lines {
-			var r load.Request
-			require.NoError(t, json.Unmarshal([]byte(line.Text), &r), line.Text)
-			records = append(records, r)
-		}
 		return records
 	}
 }

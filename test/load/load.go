@@ -61,7 +61,8 @@ type Options struct {
 }
 
 // Run sends requests until Options.For has passed or ctx is done, waits for
-// those in flight, and hands each record to report, one at a time.
+// those in flight to end by themselves, and hands each record to report, one at a
+// time.
 func Run(ctx context.Context, o Options, report func(Request)) {
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives:   !o.KeepAlive,
@@ -75,7 +76,7 @@ func Run(ctx context.Context, o Options, report func(Request)) {
 		clients.Go(func() {
 			random := rand.New(rand.NewPCG(o.Seed, uint64(i)))
 			for time.Now().Before(stop) && ctx.Err() == nil {
-				r := Send(ctx, client, o, o.MinTokens+random.IntN(o.MaxTokens-o.MinTokens+1))
+				r := Send(context.WithoutCancel(ctx), client, o, o.MinTokens+random.IntN(o.MaxTokens-o.MinTokens+1))
 				r.Client = i
 				records <- r
 				if r.Outcome == Refused {

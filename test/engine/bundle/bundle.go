@@ -23,8 +23,8 @@ type Variant struct {
 	Shell  bool   // /bin/sh, sleep and a few more
 }
 
-// The images. In each, vllm is the stand-in engine; the entrypoint is that of
-// vllm/vllm-openai.
+// The images. In each, vllm is the stand-in engine and loadgen its clients; the
+// entrypoint is that of vllm/vllm-openai.
 var (
 	Full     = Variant{Ref: "lastcall.dev/test-engine:dev", Python: true, Shell: true}
 	NoPython = Variant{Ref: "lastcall.dev/test-engine-nopython:dev", Shell: true}
@@ -70,14 +70,14 @@ func Build(ctx context.Context, variants ...Variant) ([]v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	binary, remove, err := compile(ctx)
+	binaries, remove, err := compile(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer remove()
 	var images []v1.Image
 	for _, v := range variants {
-		image, err := build(v, binary, root)
+		image, err := build(v, binaries, root)
 		if err != nil {
 			return nil, fmt.Errorf("building %s: %w", v.Ref, err)
 		}
@@ -86,11 +86,12 @@ func Build(ctx context.Context, variants ...Variant) ([]v1.Image, error) {
 	return images, nil
 }
 
-func build(v Variant, binary, root string) (v1.Image, error) {
+func build(v Variant, binaries, root string) (v1.Image, error) {
 	spec := ociimage.Spec{
 		Files: []ociimage.File{
-			{Path: "/usr/local/bin/vllm", Source: binary, Mode: 0o755},
+			{Path: "/usr/local/bin/vllm", Source: filepath.Join(binaries, "engine"), Mode: 0o755},
 			{Path: "/usr/local/bin/sglang", Link: "vllm"},
+			{Path: "/usr/local/bin/loadgen", Source: filepath.Join(binaries, "loadgen"), Mode: 0o755},
 			{Path: "/tmp", Mode: fs.ModeDir | fs.ModeSticky | 0o777},
 		},
 		Env:        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
@@ -130,19 +131,19 @@ func shimFiles() ([]ociimage.File, error) {
 	return files, err
 }
 
-// compile builds the stand-in as a static binary. The caller removes it.
-func compile(ctx context.Context) (binary string, remove func(), err error) {
-	dir, err := os.MkdirTemp("", "test-engine-")
+// compile builds the stand-in, as engine, and the load generator as static
+// binaries in a folder. The caller removes it.
+func compile(ctx context.Context) (dir string, remove func(), err error) {
+	dir, err = os.MkdirTemp("", "test-engine-")
 	if err != nil {
 		return "", nil, err
 	}
-	binary = filepath.Join(dir, "vllm")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary,
-		"github.com/lastcall-dev/lastcall/test/engine")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", dir+"/",
+		"github.com/lastcall-dev/lastcall/test/engine", "github.com/lastcall-dev/lastcall/test/load/loadgen")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		_ = os.RemoveAll(dir)
 		return "", nil, fmt.Errorf("building the stand-in engine: %w\n%s", err, out)
 	}
-	return binary, func() { _ = os.RemoveAll(dir) }, nil
+	return dir, func() { _ = os.RemoveAll(dir) }, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,9 @@ import (
 // "tokens_per_second" of its body does. max_tokens over the rate is how long
 // the generation takes.
 const RateHeader = "X-Tokens-Per-Second"
+
+// hostname tells clients behind a Service which Pod answered.
+var hostname, _ = os.Hostname()
 
 // fastest bounds the tokens per second of a request.
 const fastest = 1e5
@@ -57,6 +61,7 @@ func (e *Engine) complete(w http.ResponseWriter, r *http.Request) {
 		a.id = "chatcmpl-" + generation.id
 	}
 	w.Header().Set("X-Request-Id", generation.id)
+	w.Header().Set("X-Served-By", hostname)
 
 	s := e.scheduler()
 	if e.options.Kind == VLLM && e.leaving() {

@@ -1,6 +1,6 @@
 // Command loadgen sends streaming requests and prints one JSON record a line,
-// as each ends. SIGTERM stops new requests' waits; requests in flight are then
-// cancelled and recorded as they are.
+// as each ends. After SIGTERM no request starts, and those in flight go on to
+// their end.
 package main
 
 import (

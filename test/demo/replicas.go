@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	toolswatch "k8s.io/client-go/tools/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lastcall-dev/lastcall/test/cluster/kube"
+	"github.com/lastcall-dev/lastcall/test/engine/standin"
+)
+
+// replicas watches the engine Pods of a namespace and notes when each is
+// deleted, gets SIGTERM and ends.
+type replicas struct {
+	cluster   *kube.Cluster
+	namespace string
+
+	mu   sync.Mutex
+	pods map[string]*watched
+}
+
+type watched struct {
+	name    string // of its Deployment: vllm, sglang, idle
+	ready   bool
+	deleted time.Time
+	gone    time.Time
+	log     *kube.Log
+}
+
+func watchReplicas(ctx context.Context, c *kube.Cluster, namespace string) (*replicas, error) {
+	r := &replicas{cluster: c, namespace: namespace, pods: map[string]*watched{}}
+	pods := cache.NewFilteredListWatchFromClient(c.Clientset.CoreV1().RESTClient(), "pods", namespace,
+		func(o *metav1.ListOptions) { o.LabelSelector = "demo=engine" })
+	_, _, events, done := toolswatch.NewIndexerInformerWatcher(pods, &corev1.Pod{})
+	go func() {
+		defer func() { events.Stop(); <-done }()
+		for {
+			select {
+			case event := <-events.ResultChan():
+				if pod, ok := event.Object.(*corev1.Pod); ok {
+					r.see(ctx, pod, event.Type == watch.Deleted)
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return r, nil
+}
+
+func (r *replicas) see(ctx context.Context, pod *corev1.Pod, gone bool) {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w := r.pods[pod.Name]
+	if w == nil {
+		w = &watched{name: pod.Labels["name"]}
+		r.pods[pod.Name] = w
+	}
+	w.ready = kube.Ready(pod) && pod.DeletionTimestamp == nil
+	if w.log == nil && w.ready {
+		// A log that cannot be followed leaves its marks out of the picture.
+		w.log, _ = r.cluster.Follow(ctx, client.ObjectKeyFromObject(pod), "engine")
+	}
+	if w.deleted.IsZero() && pod.DeletionTimestamp != nil {
+		w.deleted = now
+	}
+	if gone {
+		w.gone = now
+	}
+}
+
+// settled waits until every engine of the mode has one ready replica and nothing
+// is leaving.
+func (r *replicas) settled(ctx context.Context) error {
+	for {
+		if r.isSettled() {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the engines of %s: %w", r.namespace, context.Cause(ctx))
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (r *replicas) isSettled() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ready := map[string]int{}
+	for _, w := range r.pods {
+		if !w.deleted.IsZero() && w.gone.IsZero() {
+			return false
+		}
+		if w.ready && w.gone.IsZero() {
+			ready[w.name]++
+		}
+	}
+	return ready["vllm"] == 1 && ready["sglang"] == 1 && ready["idle"] == 1
+}
+
+// alive is the Pod of this engine that is not being deleted.
+func (r *replicas) alive(engine string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for pod, w := range r.pods {
+		if w.name == engine && w.deleted.IsZero() {
+			return pod
+		}
+	}
+	return ""
+}
+
+// left returns the replicas that were deleted since a moment, oldest first, and
+// how long the idle one among them took.
+func (r *replicas) left(since time.Time) (served []Replica, idle time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for pod, w := range r.pods {
+		if w.deleted.Before(since) || w.log == nil {
+			continue
+		}
+		replica := Replica{Pod: pod, Engine: w.name, Deleted: w.deleted, Exited: w.gone}
+		for _, line := range w.log.Lines() {
+			var e standin.Event
+			if json.Unmarshal([]byte(line.Text), &e) != nil {
+				continue // a line of the drain hook
+			}
+			switch e.Event {
+			case standin.Terminated:
+				replica.SIGTERM = e.Time
+			case standin.Exiting:
+				replica.Exited = e.Time
+			}
+		}
+		if w.name == "idle" {
+			idle = replica.Exited.Sub(replica.Deleted)
+			continue
+		}
+		served = append(served, replica)
+	}
+	slices.SortFunc(served, func(a, b Replica) int { return a.Deleted.Compare(b.Deleted) })
+	return served, idle
+}
