@@ -38,7 +38,7 @@ const BusyboxImage = node.BusyboxImage
 // the error is a *node.UnavailableError.
 func Open(ctx context.Context, progress io.Writer) (c *Cluster, close func() error, err error) {
 	if path := os.Getenv("KUBECONFIG"); path != "" && !isOwn(path) {
-		c, err := connect(ctx, path)
+		c, err := Connect(ctx, path)
 		if err != nil {
 			return nil, nil, fmt.Errorf("the cluster of KUBECONFIG=%s (unset it to use one on this machine): %w", path, err)
 		}
@@ -48,7 +48,7 @@ func Open(ctx context.Context, progress io.Writer) (c *Cluster, close func() err
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err = connect(ctx, own.Kubeconfig())
+	c, err = Connect(ctx, own.Kubeconfig())
 	if err != nil {
 		return nil, nil, fmt.Errorf("connecting to cluster %s: %w", own.Name(), err)
 	}
@@ -59,14 +59,15 @@ func Open(ctx context.Context, progress io.Writer) (c *Cluster, close func() err
 // isOwn tells the kubeconfig that `up` says to export from another cluster's.
 func isOwn(path string) bool { return path == node.KubeconfigPath(node.DefaultName) }
 
-func connect(ctx context.Context, kubeconfig string) (*Cluster, error) {
-	// KUBECONFIG may be a list of files.
+// Connect connects to the cluster of a kubeconfig, or of a list of them as KUBECONFIG may be.
+func Connect(ctx context.Context, kubeconfig string) (*Cluster, error) {
 	rules := &clientcmd.ClientConfigLoadingRules{Precedence: filepath.SplitList(kubeconfig)}
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
 	if err != nil {
 		return nil, err
 	}
 	config.QPS = -1 // a test measures the cluster, not its own client's patience
+	config.WarningHandlerWithContext = rest.NoWarnings{}
 	c := &Cluster{Kubeconfig: kubeconfig, Config: config}
 	if c.Clientset, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, err
