@@ -89,7 +89,8 @@ def fetch(hosts, path, redirected=False):
         sock.close()
 
 
-#: A refused address may only mean that the engine is bound to another one.
+#: An address that fails so may only mean that the engine is bound to another one.
+#: Any other failure is no statement of the engine's.
 UNREACHABLE = (
     errno.ECONNREFUSED,
     errno.ENETUNREACH,
@@ -99,6 +100,7 @@ UNREACHABLE = (
 )
 
 
+#: Hosts are IP addresses: no alarm interrupts the look-up of a name.
 def connect(hosts):
     for host in hosts:
         sock = None
@@ -113,7 +115,7 @@ def connect(hosts):
                 raise unanswered(e)
             if e.errno not in UNREACHABLE:
                 raise
-    raise NothingToMeasure("nothing listens on port %d" % PORT)
+    raise NothingToMeasure("nothing listens on port %d" % PORT if hosts else "this member serves no metrics")
 
 
 #: The certificate is not verified: it is made for another name, and who listens
@@ -130,8 +132,7 @@ def over_tls(sock):
         raise unanswered(e)
 
 
-#: The answer up to its headers. http.client knows nothing of proxies; a socket
-#: of our own keeps it from name look-ups, which no alarm interrupts.
+#: The answer up to its headers. http.client knows nothing of proxies.
 def request(host, sock, path):
     response = None
     try:

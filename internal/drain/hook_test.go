@@ -32,7 +32,9 @@ func TestMain(m *testing.M) {
 	// A version manager's python3 is a shell script that takes longer to start than
 	// Python itself: the hook finds the interpreter behind it.
 	if path, err := exec.Command("python3", "-c", "import sys; print(sys.executable)").Output(); err == nil {
-		os.Setenv("PATH", filepath.Dir(string(path))+":"+os.Getenv("PATH"))
+		if err := os.Setenv("PATH", filepath.Dir(string(path))+":"+os.Getenv("PATH")); err != nil {
+			panic(err)
+		}
 	}
 	os.Exit(m.Run())
 }
@@ -138,7 +140,7 @@ func (r run) hook(t *testing.T) ended {
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	cmd.WaitDelay = time.Second
-	started := time.Now()
+	started := time.Now() //nolint:forbidigo // how long a real program takes is what is tested
 	err := cmd.Run()
 	took := time.Since(started)
 	require.NoError(t, err, "the hook must exit 0; it wrote %s", &output)
@@ -184,7 +186,7 @@ func openLog(t *testing.T, fifo string) *os.File {
 	t.Helper()
 	log, err := os.OpenFile(fifo, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	require.NoError(t, err)
-	t.Cleanup(func() { log.Close() })
+	t.Cleanup(func() { _ = log.Close() })
 	return log
 }
 

@@ -84,7 +84,7 @@ func servingTLS(t *testing.T, config *tls.Config, handler http.HandlerFunc) *lis
 
 // text answers 200 with this body.
 func text(body string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) }
+	return func(w http.ResponseWriter, _ *http.Request) { say(w, body) }
 }
 
 // status answers with this status and no metrics.
@@ -109,7 +109,7 @@ func redirect(where string) http.HandlerFunc {
 			w.WriteHeader(http.StatusTemporaryRedirect)
 			return
 		}
-		io.WriteString(w, idleBody)
+		say(w, idleBody)
 	}
 }
 
@@ -119,7 +119,7 @@ func accepting(t *testing.T, scheme string, serve func(net.Conn)) *listener {
 	require.NoError(t, err)
 	l := &listener{Endpoint: at(scheme, socket.Addr())}
 	done := make(chan struct{})
-	t.Cleanup(func() { close(done); socket.Close() })
+	t.Cleanup(func() { close(done); _ = socket.Close() })
 	go func() {
 		for {
 			conn, err := socket.Accept()
@@ -127,8 +127,8 @@ func accepting(t *testing.T, scheme string, serve func(net.Conn)) *listener {
 				return
 			}
 			l.reads.Add(1)
-			go func() { <-done; conn.Close() }()
-			go func() { defer conn.Close(); serve(conn) }()
+			go func() { <-done; _ = conn.Close() }()
+			go func() { serve(conn); _ = conn.Close() }()
 		}
 	}()
 	return l
@@ -138,7 +138,7 @@ func accepting(t *testing.T, scheme string, serve func(net.Conn)) *listener {
 func raw(answer string) func(net.Conn) {
 	return func(conn net.Conn) {
 		readRequest(conn)
-		io.WriteString(conn, answer)
+		say(conn, answer)
 	}
 }
 
@@ -146,12 +146,11 @@ func raw(answer string) func(net.Conn) {
 func drip(start, each string) func(net.Conn) {
 	return func(conn net.Conn) {
 		readRequest(conn)
-		io.WriteString(conn, start)
-		for {
+		say(conn, start)
+		for range time.Tick(20 * time.Millisecond) {
 			if _, err := io.WriteString(conn, each); err != nil {
 				return
 			}
-			time.Sleep(20 * time.Millisecond)
 		}
 	}
 }
@@ -160,17 +159,18 @@ func drip(start, each string) func(net.Conn) {
 func reset(answer string) func(net.Conn) {
 	return func(conn net.Conn) {
 		readRequest(conn)
-		io.WriteString(conn, answer)
-		// The bytes must be read before the reset throws them away.
-		time.Sleep(100 * time.Millisecond)
-		conn.(*net.TCPConn).SetLinger(0)
+		say(conn, answer)
+		_ = conn.(*net.TCPConn).SetLinger(0)
 	}
 }
 
 // hang holds the connection without a word until the other side closes it.
-func hang(conn net.Conn) { io.Copy(io.Discard, conn) }
+func hang(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
-func readRequest(conn net.Conn) { conn.Read(make([]byte, 4096)) }
+func readRequest(conn net.Conn) { _, _ = conn.Read(make([]byte, 4096)) }
+
+// say writes to a hook that may be gone.
+func say(w io.Writer, text string) { _, _ = io.WriteString(w, text) }
 
 // overTLS shakes hands and goes on inside.
 func overTLS(config *tls.Config, serve func(net.Conn)) func(net.Conn) {
@@ -178,7 +178,7 @@ func overTLS(config *tls.Config, serve func(net.Conn)) func(net.Conn) {
 		inside := tls.Server(conn, config)
 		if inside.Handshake() == nil {
 			serve(inside)
-			inside.Close()
+			_ = inside.Close()
 		}
 	}
 }
@@ -198,9 +198,9 @@ func goneAfter(t *testing.T, answers int32) *listener {
 	server := httptest.NewUnstartedServer(nil)
 	server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if l.reads.Add(1) == answers {
-			server.Listener.Close()
+			_ = server.Listener.Close()
 		}
-		io.WriteString(w, busyBody)
+		say(w, busyBody)
 	})
 	server.Start()
 	t.Cleanup(server.Close)
@@ -220,7 +220,7 @@ func onlyAt(t *testing.T, host string) *listener {
 	}
 	require.NoError(t, err)
 	server := httptest.NewUnstartedServer(text(idleBody))
-	server.Listener.Close()
+	require.NoError(t, server.Listener.Close())
 	server.Listener = socket
 	server.Start()
 	t.Cleanup(server.Close)
@@ -232,7 +232,7 @@ func onlyAt(t *testing.T, host string) *listener {
 func fullQueue(t *testing.T) net.Addr {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	require.NoError(t, err)
-	t.Cleanup(func() { syscall.Close(fd) })
+	t.Cleanup(func() { _ = syscall.Close(fd) })
 	require.NoError(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
 	require.NoError(t, syscall.Listen(fd, 0))
 	name, err := syscall.Getsockname(fd)
@@ -243,7 +243,7 @@ func fullQueue(t *testing.T) net.Addr {
 		if err != nil {
 			return address
 		}
-		t.Cleanup(func() { conn.Close() })
+		t.Cleanup(func() { _ = conn.Close() })
 	}
 	t.Fatal("the queue never filled up")
 	return nil

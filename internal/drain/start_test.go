@@ -2,6 +2,7 @@ package drain
 
 import (
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -58,9 +59,17 @@ func TestAHookThatFailsInItselfStillGivesTheSettleAndExitsZero(t *testing.T) {
 	// A constant of the wrong type is a fault outside every read.
 	program := strings.Replace(renderFor(t, closedPort(t).Endpoint, patient, proc), "LAST = 20\n", "LAST = None\n", 1)
 	require.Contains(t, program, "LAST = None")
-	ended := run{program: program, proc: proc}.hook(t)
+	dir := t.TempDir()
+	python, err := exec.LookPath("python3")
+	require.NoError(t, err)
+	slept := filepath.Join(dir, "slept")
+	path := withPath(t, map[string]string{
+		"python3": python,
+		"sleep":   writeFile(t, dir, "sleep", "#!/bin/sh\n: > "+slept+"\n"),
+	})
+	ended := run{program: program, proc: proc, env: []string{path}}.hook(t)
 	assert.GreaterOrEqual(t, ended.took, patient.settle)
-	assert.Less(t, ended.took, Settle, "the shell must not settle a second time")
+	assert.NoFileExists(t, slept, "the shell must not settle a second time")
 	for _, line := range readLog(t, log) {
 		assert.NotContains(t, line.text, names.EndDrained)
 	}
