@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lastcall-dev/lastcall/test/cluster/binaries"
@@ -77,7 +78,7 @@ func Connect(ctx context.Context, kubeconfig string) (*Cluster, error) {
 	if err := c.Clientset.CoreV1().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
 		return nil, err
 	}
-	c.Client, err = client.New(config, client.Options{})
+	c.Client, err = client.New(config, client.Options{Log: klog.Background()})
 	return c, err
 }
 

@@ -11,6 +11,7 @@
 //   - The mount namespace gives the kubelet and containerd their usual paths (/var/lib/kubelet, /var/log/pods,
 //     /run/containerd), which are folders of the cluster underneath. Kernel settings that the kubelet insists on are
 //     covered by files, so the machine's own stay as they are.
+//     Only empty folders to mount on are made, where the machine has none.
 //   - The cgroup is the record of what belongs to the cluster: whatever runs in it was started by the cluster, shims
 //     and containers too, however they were started and whatever their names are.
 //

@@ -14,7 +14,7 @@ import (
 )
 
 // sbin is where distributions keep iptables and ip, which a shell opened with su does not look into.
-const sbin = ":/usr/sbin:/sbin"
+var sbin = ":/usr/sbin:/sbin"
 
 func environment() []string {
 	return append(os.Environ(), "PATH="+os.Getenv("PATH")+sbin)
@@ -116,11 +116,15 @@ func (c *Cluster) logPath(name string) string { return filepath.Join(c.dir, "log
 
 // logEnd is a component's last log lines, for an error message.
 func (c *Cluster) logEnd(name string) string {
-	const lines = 15
+	const lines, width = 15, 300
 	content, err := os.ReadFile(c.logPath(name))
 	if err != nil {
 		return err.Error()
 	}
 	all := strings.Split(strings.TrimSpace(string(content)), "\n")
-	return fmt.Sprintf("the end of %s:\n  %s", c.logPath(name), strings.Join(all[max(0, len(all)-lines):], "\n  "))
+	text := fmt.Sprintf("the end of %s:", c.logPath(name))
+	for _, line := range all[max(0, len(all)-lines):] {
+		text += "\n  " + line[:min(len(line), width)]
+	}
+	return text
 }

@@ -159,6 +159,9 @@ func (c *Cluster) wait(ctx context.Context, component string, ready func() error
 		case gone := <-c.exits:
 			return fmt.Errorf("%s exited (%v); %s", gone.Name, gone.err, c.logEnd(gone.Name))
 		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.Canceled) {
+				return ctx.Err() // somebody changed their mind: nothing is wrong with the component
+			}
 			return fmt.Errorf("%s is not ready: %w: %w; %s", component, ctx.Err(), err, c.logEnd(component))
 		case <-time.After(50 * time.Millisecond):
 		}
