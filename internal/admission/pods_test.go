@@ -164,7 +164,7 @@ func TestRegisterServesBothPaths(t *testing.T) {
 }
 
 // FuzzPodHandler sends what no API server would: the handler answers, and what it
-// allows can be applied.
+// allows can be applied, once.
 func FuzzPodHandler(f *testing.F) {
 	files, err := filepath.Glob("../mutate/testdata/*.yaml")
 	require.NoError(f, err)
@@ -200,8 +200,9 @@ func FuzzPodHandler(f *testing.F) {
 		// The API server sends what it has typed itself: every parent is there.
 		typed, err := json.Marshal(pod)
 		require.NoError(t, err)
-		_, err = patch.Apply(typed)
+		patched, err := patch.Apply(typed)
 		require.NoError(t, err, "%s", response.Patch)
+		require.Nil(t, handler.Handle(t.Context(), create(patched)).Patch, "a second time")
 	})
 }
 

@@ -21,7 +21,7 @@ type Operation struct {
 }
 
 // setAnnotation returns what gives the object this annotation, with the parents
-// that are missing. "add" replaces a parent that is null.
+// that are missing. "add" replaces a parent that is null or empty.
 func setAnnotation(meta *metav1.ObjectMeta, key, value string) []Operation {
 	if current, ok := meta.Annotations[key]; ok && current == value {
 		return nil
@@ -30,7 +30,7 @@ func setAnnotation(meta *metav1.ObjectMeta, key, value string) []Operation {
 	switch {
 	case reflect.ValueOf(meta).Elem().IsZero(): // a template may have no metadata at all
 		return []Operation{{"add", "/metadata", map[string]any{"annotations": annotations}}}
-	case meta.Annotations == nil:
+	case len(meta.Annotations) == 0:
 		return []Operation{{"add", "/metadata/annotations", annotations}}
 	}
 	return []Operation{{"add", "/metadata/annotations/" + escape(key), value}}

@@ -50,6 +50,10 @@ func (p pod) warnings(r Record, t *target) []string {
 		say("container %q: a restart by its livenessProbe runs the hook too, up to %d seconds on a hung engine; set livenessProbe.terminationGracePeriodSeconds, for example 10",
 			r.Container, r.GraceSeconds)
 	}
+	if keepsShell(t.container) {
+		say("container %q: the shell that starts the engine may stay in front of it and keep SIGTERM from it, so that it exits only when it is killed; write exec before the engine's command",
+			r.Container)
+	}
 	for i := range p.spec.Containers {
 		if c := &p.spec.Containers[i]; c != t.container && len(c.Ports) > 0 && (!hasPreStop(c) || hasOurHook(c)) {
 			say("container %q stops as soon as the Pod is deleted, and with it requests that pass through it; make it a native sidecar (an init container with restartPolicy: Always)",
