@@ -1,0 +1,58 @@
+{{/* The release's name, with the chart's in it once. */}}
+{{- define "lastcall.fullname" -}}
+{{- if contains .Chart.Name .Release.Name -}}
+{{ .Release.Name | trunc 50 | trimSuffix "-" }}
+{{- else -}}
+{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 50 | trimSuffix "-" }}
+{{- end -}}
+{{- end -}}
+
+{{/* The name of all objects of one binary: (list $ "webhook"). */}}
+{{- define "lastcall.name" -}}
+{{ include "lastcall.fullname" (index . 0) }}-{{ index . 1 }}
+{{- end -}}
+
+{{/* Labels that find the Pods of one binary; they never change. */}}
+{{- define "lastcall.selectorLabels" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: {{ $root.Chart.Name }}
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end -}}
+
+{{/* Labels of every object. part-of on a Pod keeps it away from the webhook. */}}
+{{- define "lastcall.labels" -}}
+{{- $root := index . 0 -}}
+{{ include "lastcall.selectorLabels" . }}
+app.kubernetes.io/part-of: lastcall
+app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+helm.sh/chart: {{ $root.Chart.Name }}-{{ $root.Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "lastcall.image" -}}
+{{- $image := (index . 0).Values.image -}}
+{{ $image.registry }}/{{ index . 1 }}:{{ $image.tag | default (index . 0).Chart.AppVersion }}
+{{- end -}}
+
+{{/* "true" where cert-manager makes the certificate, else empty. */}}
+{{- define "lastcall.certManager" -}}
+{{- $mode := .Values.certificates.mode -}}
+{{- if or (eq $mode "cert-manager") (and (eq $mode "auto") (.Capabilities.APIVersions.Has "cert-manager.io/v1")) -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{/* What the restricted Pod Security Standard asks of a container. */}}
+{{- define "lastcall.containerSecurityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end -}}
+
+{{- define "lastcall.podSecurityContext" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
