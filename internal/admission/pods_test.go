@@ -63,9 +63,9 @@ func TestWhatIsNoCreationOfAPodPassesUntouched(t *testing.T) {
 		"a delete": func(r *admission.Request) {
 			r.Operation, r.OldObject, r.Object = admissionv1.Delete, r.Object, runtime.RawExtension{}
 		},
-		"an exec":      func(r *admission.Request) { r.Operation, r.SubResource = admissionv1.Connect, "exec" },
-		"an eviction":  func(r *admission.Request) { r.SubResource = "eviction" },
-		"a Deployment": func(r *admission.Request) { r.Resource.Group, r.Resource.Resource = "apps", "deployments" },
+		"an exec":                           func(r *admission.Request) { r.Operation, r.SubResource = admissionv1.Connect, "exec" },
+		"an eviction":                       func(r *admission.Request) { r.SubResource = "eviction" },
+		"a Deployment, whatever its labels": func(r *admission.Request) { r.Resource.Group, r.Resource.Resource = "apps", "deployments" },
 	}
 	for name, change := range change {
 		t.Run(name, func(t *testing.T) {
@@ -115,10 +115,10 @@ func TestWhatIsNoPodIsABadRequest(t *testing.T) {
 func TestADryRunIsAnsweredAlikeAndNotCounted(t *testing.T) {
 	admissions := newAdmissions()
 	req := create(enginePod(t))
-	real := podHandler{admissions}.Handle(t.Context(), req)
+	answer := podHandler{admissions}.Handle(t.Context(), req)
 	require.EqualValues(t, 1, total(t, admissions))
 	req.DryRun = new(true)
-	require.Equal(t, real, podHandler{admissions}.Handle(t.Context(), req))
+	require.Equal(t, answer, podHandler{admissions}.Handle(t.Context(), req))
 	require.EqualValues(t, 1, total(t, admissions))
 }
 

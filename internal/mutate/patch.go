@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lastcall-dev/lastcall/api/names"
 )
 
 // Operation is one operation of a JSON Patch (RFC 6902).
@@ -20,20 +22,22 @@ type Operation struct {
 	Value any `json:"value,omitempty"`
 }
 
-// setAnnotation returns what gives the object this annotation, with the parents
-// that are missing. "add" replaces a parent that is null or empty.
-func setAnnotation(meta *metav1.ObjectMeta, key, value string) []Operation {
-	if current, ok := meta.Annotations[key]; ok && current == value {
-		return nil
-	}
-	annotations := map[string]string{key: value}
+// statusPath is the status annotation as a JSON Pointer.
+var statusPath = "/metadata/annotations/" + strings.ReplaceAll(names.AnnotationStatus, "/", "~1")
+
+// setStatus returns what leaves the record on the object, with the parents that
+// are missing. "add" replaces a parent that is null or empty.
+func setStatus(meta *metav1.ObjectMeta, record string) []Operation {
+	annotations := map[string]string{names.AnnotationStatus: record}
 	switch {
+	case meta.Annotations[names.AnnotationStatus] == record:
+		return nil
 	case reflect.ValueOf(meta).Elem().IsZero(): // a template may have no metadata at all
 		return []Operation{{"add", "/metadata", map[string]any{"annotations": annotations}}}
 	case len(meta.Annotations) == 0:
 		return []Operation{{"add", "/metadata/annotations", annotations}}
 	}
-	return []Operation{{"add", "/metadata/annotations/" + escape(key), value}}
+	return []Operation{{"add", statusPath, record}}
 }
 
 func setGrace(spec *corev1.PodSpec, seconds int64) []Operation {
@@ -76,9 +80,4 @@ func removeHooks(spec *corev1.PodSpec, keep *corev1.Container) []Operation {
 
 func containerPath(list string, index int) string {
 	return "/spec/" + list + "/" + strconv.Itoa(index)
-}
-
-// escape makes a key a token of a JSON Pointer.
-func escape(key string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
 }

@@ -83,7 +83,7 @@ func (p pod) decide(path *field.Path) (Result, field.ErrorList) {
 	}
 	r.Record.Reason = reason
 	r.Patch = append(r.Patch, removeHooks(p.spec, hooked)...)
-	r.Patch = append(r.Patch, setAnnotation(p.meta, names.AnnotationStatus, r.Record.json())...)
+	r.Patch = append(r.Patch, setStatus(p.meta, r.Record.json())...)
 	r.Warnings = p.warnings(r.Record, t)
 	return r, nil
 }
