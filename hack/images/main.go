@@ -1,0 +1,98 @@
+// Command images builds the binaries of lastcall and packs each into a container
+// image, as an archive that containerd, docker and kind can load. It needs
+// neither a registry nor a daemon.
+//
+// The images have the names that the chart asks for by default, so once they are
+// loaded a plain `helm install` finds them.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/lastcall-dev/lastcall/hack/ociimage"
+)
+
+// binaries that run in a cluster.
+var binaries = []string{"webhook"}
+
+func main() {
+	out := flag.String("out", "out/images", "folder to write the archives NAME.tar to")
+	version := flag.String("version", "", "what the binaries say they are; the chart's appVersion when empty")
+	flag.Parse()
+	if err := run(*out, *version); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(out, version string) error {
+	registry, tag, err := chartDefaults()
+	if err != nil {
+		return err
+	}
+	if version == "" {
+		version = tag
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return err
+	}
+	for _, name := range binaries {
+		if err := write(filepath.Join(out, name+".tar"), name, registry+"/"+name+":"+tag, version); err != nil {
+			return fmt.Errorf("image of %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// chartDefaults returns where the chart looks for images, and their tag.
+func chartDefaults() (registry, tag string, err error) {
+	var chart struct {
+		AppVersion string `json:"appVersion"`
+	}
+	var values struct {
+		Image struct {
+			Registry string `json:"registry"`
+		} `json:"image"`
+	}
+	for file, into := range map[string]any{"Chart.yaml": &chart, "values.yaml": &values} {
+		text, err := os.ReadFile(filepath.Join("charts/lastcall", file))
+		if err != nil {
+			return "", "", fmt.Errorf("run this in the root of the checkout: %w", err)
+		}
+		if err := yaml.Unmarshal(text, into); err != nil {
+			return "", "", fmt.Errorf("reading the chart's %s: %w", file, err)
+		}
+	}
+	return values.Image.Registry, chart.AppVersion, nil
+}
+
+func write(archive, name, reference, version string) error {
+	dir, err := os.MkdirTemp("", "lastcall-image-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
+
+	binary := filepath.Join(dir, name)
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X main.version="+version, "-o", binary, "./cmd/"+name)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		return err
+	}
+	image, err := ociimage.Build(ociimage.Spec{
+		Files:      []ociimage.File{{Path: "/" + name, Source: binary, Mode: 0o755}},
+		Entrypoint: []string{"/" + name},
+		User:       "65532:65532",
+	})
+	if err != nil {
+		return err
+	}
+	return ociimage.WriteTar(archive, reference, image)
+}
