@@ -223,6 +223,8 @@ func FuzzApply(f *testing.F) {
 		require.NoError(f, err)
 		f.Add(archive.Files[0].Data)
 	}
+	// U+2028 ends a line for the parser and for no editor.
+	f.Add([]byte("{\u2028apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: main}]}}\n"))
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		documents, err := Split(stream)
 		if err != nil {

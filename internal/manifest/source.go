@@ -3,6 +3,7 @@ package manifest
 import (
 	"bytes"
 	"encoding/json"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -15,12 +16,15 @@ type source struct {
 	lines []int
 }
 
+// lineBreak is what the parser counts as the end of a line.
+var lineBreak = regexp.MustCompile("\r\n|[\n\r\u0085\u2028\u2029]")
+
 func newSource(text []byte) source {
-	s := source{text: text}
-	offset := 0
-	for line := range bytes.Lines(text) {
-		s.lines = append(s.lines, offset)
-		offset += len(line)
+	s := source{text: text, lines: []int{0}}
+	for _, found := range lineBreak.FindAllIndex(text, -1) {
+		if found[1] < len(text) {
+			s.lines = append(s.lines, found[1])
+		}
 	}
 	return s
 }
