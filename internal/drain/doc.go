@@ -10,18 +10,28 @@
 // What a read tells it:
 //
 //   - nothing to measure: every address refuses the connection or is unreachable;
-//     the connection is closed, reset or fails TLS before a status line; the
-//     answer is 4xx, 5xx, or a redirect to another origin or a second one. Two
-//     such reads in a row end the hook.
-//   - busy: the answer takes more than ReadLimit, its body is cut short, or
-//     engine.Read would say Busy or Unknown of it.
+//     the connection is closed, reset or fails TLS before a status line, or what
+//     comes is not HTTP; the answer is 4xx, 5xx, or a redirect that is to another
+//     origin or the second one. Two such reads in a row end the hook.
+//   - busy: the answer takes more than ReadLimit, has another status than 200, or
+//     a body that is cut short or that engine.Read would call Busy or Unknown. So
+//     is a read that fails in any other way: it is no statement of the engine's.
 //   - idle: engine.Read would say Idle. Two such reads in a row end the hook.
 //
-// "In a row" is strict: a read of one kind starts the count of the other kinds
-// again.
+// "In a row" is strict: a read of one kind starts the count of the others again.
 //
 // An engine whose gauges cannot be read (engine.Unmeasurable) gets the same
-// program: what its listener does decides, as for any other.
+// program, and what its listener does decides as for any other. An endpoint
+// without addresses is for a member that serves no metrics: every read finds
+// nothing to measure, so its hook ends after the settle.
+//
+// The program logs to the container's log, best effort, in lines such as
+//
+//	lastcall: drain: 6.0 s: 4 in flight: vllm:num_requests_running 3, vllm:num_requests_waiting 1
+//	lastcall: drain: 14.1 s: Drained: nothing is in flight
+//
+// where the time is since its start and the last line begins with one of
+// names.End*.
 //
 // The package is pure.
 package drain

@@ -263,3 +263,36 @@ func (h *hostile) spliced(seeds [][]byte) []byte {
 	}
 	return body
 }
+
+// alarmed reads a thousand times under a rain of alarms, none of which may
+// leave a read.
+const alarmed = `
+import signal, sys, time
+hook = {"__name__": "hook"}
+exec(sys.argv[1], hook)
+hook["LIMIT"], hook["END"] = 0.0002, 1e9
+
+def fetch(hosts, path):
+    while True:
+        try:
+            time.sleep(0)
+        finally:
+            str(hosts)
+hook["fetch"] = fetch
+
+setitimer = signal.setitimer
+signal.setitimer = lambda which, first, repeat=0.0: setitimer(which, first, repeat and 0.00003)
+signal.signal(signal.SIGALRM, hook["on_alarm"])
+for _ in range(1000):
+    kind, seen = hook["read"]()
+    assert kind == "busy" and seen.startswith("no answer"), (kind, seen)
+print("done")
+`
+
+func TestNoAlarmLeavesTheReadThatSetIt(t *testing.T) {
+	t.Parallel()
+	program := renderFor(t, engine.Endpoint{Hosts: []string{}}, patient, "/nonexistent")
+	output, err := exec.CommandContext(t.Context(), "python3", "-I", "-S", "-c", alarmed, program).CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	require.Equal(t, "done\n", string(output))
+}
