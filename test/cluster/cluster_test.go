@@ -36,7 +36,7 @@ func TestClusterLifeCycle(t *testing.T) {
 	defer cancel()
 	before := machine(t)
 	up(ctx, t)
-	t.Cleanup(func() { assert.NoError(t, run(context.Background(), name, "down", nil)) })
+	t.Cleanup(func() { assert.NoError(t, run(context.WithoutCancel(ctx), name, "down", nil)) })
 	use(ctx, t)
 
 	first := processes(t)

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -38,14 +39,16 @@ const BusyboxImage = node.BusyboxImage
 // one that `go run ./test/cluster up` left running; close takes down what Open brought up. Where no cluster can run
 // the error is a *node.UnavailableError.
 func Open(ctx context.Context, progress io.Writer) (c *Cluster, close func() error, err error) {
-	if path := os.Getenv("KUBECONFIG"); path != "" && !isOwn(path) {
+	path := os.Getenv("KUBECONFIG")
+	name, isOwn := node.NameOf(path) // someone exported what `up` printed
+	if path != "" && !isOwn {
 		c, err := Connect(ctx, path)
 		if err != nil {
 			return nil, nil, fmt.Errorf("the cluster of KUBECONFIG=%s (unset it to use one on this machine): %w", path, err)
 		}
 		return c, func() error { return nil }, nil
 	}
-	own, release, err := node.Use(ctx, node.DefaultName, progress)
+	own, release, err := node.Use(ctx, cmp.Or(name, node.DefaultName), progress)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -56,9 +59,6 @@ func Open(ctx context.Context, progress io.Writer) (c *Cluster, close func() err
 	c.own = own
 	return c, release, nil
 }
-
-// isOwn tells the kubeconfig that `up` says to export from another cluster's.
-func isOwn(path string) bool { return path == node.KubeconfigPath(node.DefaultName) }
 
 // Connect connects to the cluster of a kubeconfig, or of a list of them as KUBECONFIG may be.
 func Connect(ctx context.Context, kubeconfig string) (*Cluster, error) {

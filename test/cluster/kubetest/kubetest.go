@@ -35,7 +35,7 @@ func Run(m *testing.M) int {
 		return code
 	}
 	if err := shared.close(); err != nil {
-		fmt.Fprintln(os.Stderr, err) //nolint:errcheck // nobody to tell
+		fmt.Fprintln(os.Stderr, err)
 		return max(code, 1)
 	}
 	return code
@@ -45,7 +45,7 @@ func Run(m *testing.M) int {
 // cluster can run, and fails when one should have come up. The package needs a TestMain with Run.
 func Connect(t testing.TB) *kube.Cluster {
 	t.Helper()
-	shared.open.Do(func() { shared.c, shared.close, shared.err = kube.Open(context.Background(), os.Stderr) })
+	shared.open.Do(func() { shared.c, shared.close, shared.err = kube.Open(context.WithoutCancel(t.Context()), os.Stderr) })
 	if unavailable := (*node.UnavailableError)(nil); errors.As(shared.err, &unavailable) {
 		t.Skip(unavailable)
 	}
@@ -64,7 +64,7 @@ func Namespace(t testing.TB, c *kube.Cluster, labels map[string]string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
 		defer cancel()
 		if t.Failed() {
 			t.Log(describe(ctx, c, name))

@@ -173,8 +173,7 @@ func (c *Cluster) startHolder() error {
 		bind(file, filepath.Join("/proc/sys", setting))
 	}
 	script.WriteString("ip link set lo up\necho 1 >/proc/sys/net/ipv4/ip_forward\necho ready\nexec sleep infinity\n")
-	_, err := c.spawn(holderName, look("unshare"), "--mount", "--net", "/bin/sh", "-c", script.String())
-	return err
+	return c.spawn(holderName, look("unshare"), "--mount", "--net", "/bin/sh", "-c", script.String())
 }
 
 const holderName = "holder"

@@ -48,12 +48,21 @@ func (c *Cluster) Kubeconfig() string { return KubeconfigPath(c.name) }
 // KubeconfigPath is where the kubeconfig of the named cluster is while it is up.
 func KubeconfigPath(name string) string { return filepath.Join(stateRoot, name, "kubeconfig") }
 
+// NameOf is the cluster that a kubeconfig's path belongs to, if it is one of this package's.
+func NameOf(kubeconfig string) (name string, ok bool) {
+	name = filepath.Base(filepath.Dir(kubeconfig))
+	if kubeconfig != KubeconfigPath(name) {
+		return "", false
+	}
+	return name, true
+}
+
 // HostAddress is where Pods and the API server reach a server that listens on this machine.
 func (c *Cluster) HostAddress() string { return c.network().host().String() }
 
 // Down removes the named cluster with everything it ever started or wrote. One that is not there is no error.
 func Down(ctx context.Context, name string) error {
-	if err := requirements(); err != nil {
+	if err := Requirements(); err != nil {
 		return err
 	}
 	lock, err := flock(clusterLock, syscall.LOCK_EX)
@@ -83,7 +92,7 @@ func (c *Cluster) stop(ctx context.Context) error {
 // Use brings the named cluster up if it is not, for as long as the caller needs it. The release that it returns takes
 // the cluster down again, unless another process uses it too or it was brought up with Up.
 func Use(ctx context.Context, name string, progress io.Writer) (c *Cluster, release func() error, err error) {
-	if err := requirements(); err != nil {
+	if err := Requirements(); err != nil {
 		return nil, nil, err
 	}
 	users := "." + name + ".users"

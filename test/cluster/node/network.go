@@ -69,17 +69,16 @@ func (n network) connect(ctx context.Context, holder int) error {
 
 // disconnect removes the veth pair, and with it the machine's routes. One that is not there is no error.
 func (n network) disconnect(ctx context.Context) error {
-	if n.slot == 0 {
+	if n.slot == 0 || !n.connected() {
 		return nil
 	}
-	if _, err := net.InterfaceByName(n.link()); err != nil {
-		return nil
-	}
-	if _, err := run(ctx, "ip", "link", "delete", n.link()); err != nil {
-		// The namespace's end may have gone with its last process meanwhile.
-		if _, gone := net.InterfaceByName(n.link()); gone == nil {
-			return err
-		}
+	if _, err := run(ctx, "ip", "link", "delete", n.link()); err != nil && n.connected() {
+		return err // and not because the link has just gone with the namespace
 	}
 	return nil
+}
+
+func (n network) connected() bool {
+	_, err := net.InterfaceByName(n.link())
+	return err == nil
 }

@@ -35,6 +35,16 @@ func TestAProcessIsKnownByItsStartTimeToo(t *testing.T) {
 	assert.False(t, process{PID: 1 << 30, StartTime: started}.alive())
 }
 
+func TestAKubeconfigTellsItsCluster(t *testing.T) {
+	name, ok := NameOf(KubeconfigPath("mine"))
+	assert.True(t, ok)
+	assert.Equal(t, "mine", name)
+	for _, path := range []string{"", "/root/.kube/config", "kubeconfig", KubeconfigPath("mine") + ":/root/.kube/config"} {
+		_, ok := NameOf(path)
+		assert.False(t, ok, path)
+	}
+}
+
 func TestNamesThatAreNoFolderAreRefused(t *testing.T) {
 	for _, name := range []string{"", "..", "a/b", "A", "-a", "a-", "a_b", "1234567890123456789012345678901"} {
 		_, err := open(name)
@@ -46,7 +56,7 @@ func TestUnavailableErrorTellsTheWayOut(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Cleanup(func(old string) func() { return func() { sbin = old } }(sbin))
 	sbin = ""
-	err := requirements()
+	err := Requirements()
 	var unavailable *UnavailableError
 	require.ErrorAs(t, err, &unavailable)
 	assert.ErrorContains(t, err, "no cluster can run here: ")

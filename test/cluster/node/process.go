@@ -72,44 +72,43 @@ func startTime(pid int) (string, error) {
 }
 
 // exited is the end of a component that should have gone on.
-type exited struct {
-	process
-	err error
-}
+type exited struct{ name, how string }
 
 // spawn starts argv in the cluster's cgroup, detached from this terminal, with its output in log/NAME.log, and records
 // it in the cluster's state. It returns once the program runs, not once it is ready.
-func (c *Cluster) spawn(name string, argv ...string) (process, error) {
+func (c *Cluster) spawn(name string, argv ...string) error {
 	log, err := os.OpenFile(c.logPath(name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
-		return process{}, err
+		return err
 	}
 	defer log.Close() //nolint:errcheck // the child has its own copy
 	// The shell moves itself into the cgroup first, so that nothing the program forks can be outside.
 	const enter = `for procs in $0; do echo $$ > "$procs" || exit 1; done; exec "$@"`
-	cmd := exec.Command("/bin/sh", append([]string{"-c", enter, strings.Join(c.cgroup.members(), " ")}, argv...)...)
+	// No context ends it: a component outlives the command that starts it.
+	cmd := exec.CommandContext(context.Background(), "/bin/sh", append([]string{"-c", enter, strings.Join(c.cgroup.members(), " ")}, argv...)...)
 	cmd.Env = environment()
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
-		return process{}, fmt.Errorf("starting %s: %w", name, err)
+		return fmt.Errorf("starting %s: %w", name, err)
 	}
 	started, err := startTime(cmd.Process.Pid)
 	if err != nil {
-		return process{}, fmt.Errorf("starting %s: %w", name, errors.Join(err, cmd.Wait()))
+		return fmt.Errorf("starting %s: %w", name, errors.Join(err, cmd.Wait()))
 	}
-	spawned := process{Name: name, PID: cmd.Process.Pid, StartTime: started}
-	go func() { c.exits <- exited{spawned, cmd.Wait()} }()
-	c.state.Processes = append(c.state.Processes, spawned)
-	return spawned, c.save()
+	go func() {
+		_ = cmd.Wait() // the process state says how it ended
+		c.exits <- exited{name, cmd.ProcessState.String()}
+	}()
+	c.state.Processes = append(c.state.Processes, process{Name: name, PID: cmd.Process.Pid, StartTime: started})
+	return c.save()
 }
 
 // start runs a component inside the cluster's namespaces.
 func (c *Cluster) start(name string, argv ...string) error {
 	enter := []string{look("nsenter"), "--target=" + strconv.Itoa(c.holder()), "--mount", "--net", "--"}
-	_, err := c.spawn(name, append(enter, argv...)...)
-	return err
+	return c.spawn(name, append(enter, argv...)...)
 }
 
 func (c *Cluster) logPath(name string) string { return filepath.Join(c.dir, "log", name+".log") }

@@ -17,8 +17,8 @@ func (e *UnavailableError) Error() string {
 	return "no cluster can run here: " + strings.Join(e.reasons, "; ")
 }
 
-// requirements returns an *UnavailableError unless the machine has all that Up needs.
-func requirements() error {
+// Requirements returns an *UnavailableError unless the machine has all that Up needs.
+func Requirements() error {
 	if runtime.GOOS != "linux" {
 		return &UnavailableError{[]string{"a Kubernetes node needs Linux; set KUBECONFIG to use a cluster you have"}}
 	}

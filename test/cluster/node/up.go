@@ -33,7 +33,7 @@ func Up(ctx context.Context, name string, progress io.Writer) (*Cluster, error) 
 }
 
 func up(ctx context.Context, name string, keep bool, progress io.Writer) (*Cluster, error) {
-	if err := requirements(); err != nil {
+	if err := Requirements(); err != nil {
 		return nil, err
 	}
 	programs, err := binaries.Provide(ctx, progress, binaries.All()...)
@@ -157,7 +157,7 @@ func (c *Cluster) wait(ctx context.Context, component string, ready func() error
 		}
 		select {
 		case gone := <-c.exits:
-			return fmt.Errorf("%s exited (%v); %s", gone.Name, gone.err, c.logEnd(gone.Name))
+			return fmt.Errorf("%s exited (%s); %s", gone.name, gone.how, c.logEnd(gone.name))
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.Canceled) {
 				return ctx.Err() // somebody changed their mind: nothing is wrong with the component
