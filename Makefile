@@ -7,6 +7,11 @@ SHELL := /usr/bin/env bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-builtin-rules
 
+# One way to compile for tests, images and tools, so that a package is compiled
+# once. Without -trimpath another clone would compile everything again.
+export CGO_ENABLED := 0
+export GOFLAGS := -trimpath
+
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo v0.0.0-dev)
 OUT     := out
 TOOL    := go tool -modfile=hack/tools/go.mod
@@ -31,7 +36,7 @@ test: test-unit verify lint test-envtest test-e2e ## Everything that must pass, 
 
 .PHONY: build
 build: ## The binaries, into out/bin
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(OUT)/bin/ ./cmd/...
+	go build -ldflags '-s -w -X main.version=$(VERSION)' -o $(OUT)/bin/ ./cmd/...
 
 .PHONY: images
 images: ## Container images as archives, into out/images (no registry or daemon needed)
@@ -57,7 +62,7 @@ test-envtest: setup ## Against a real API server that has what the chart renders
 test-e2e: setup ## Against a real kubelet; on the cluster of KUBECONFIG if that is set
 	go run ./test/cluster binaries
 	go test -timeout 15m ./test/cluster/...
-	go test -timeout 20m ./test/e2e/...
+	go test -timeout 20m -parallel 10 ./test/e2e/...
 
 .PHONY: bench
 bench: setup ## The figures of bench/README.md, each beside its yardstick

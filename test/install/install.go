@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"github.com/lastcall-dev/lastcall/test/cluster/kube"
@@ -60,17 +59,16 @@ func Helm(ctx context.Context, c *kube.Cluster, args ...string) error {
 	return run(ctx, "go", append([]string{"tool", "-modfile=hack/tools/go.mod", "helm", "--kubeconfig", c.Kubeconfig}, args...)...)
 }
 
+// run runs a program in the root of the checkout.
 func run(ctx context.Context, name string, args ...string) error {
+	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return fmt.Errorf("finding the checkout: %w", err)
+	}
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = root()
+	cmd.Dir = strings.TrimSpace(string(root))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, out)
 	}
 	return nil
-}
-
-// root is the checkout that this file was compiled from.
-func root() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..")
 }
