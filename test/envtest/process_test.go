@@ -75,7 +75,7 @@ func TestTheWebhookMayDoJustWhatItNeeds(t *testing.T) {
 
 // The program itself, with the permissions of the chart, two replicas of it.
 func TestTwoReplicasMakeAndServeTheirCertificate(t *testing.T) {
-	documents, err := chart.Render(t.Context(), "kube-public", "--set", "certificates.mode=self-signed", "--set", "webhook.failurePolicy=Fail", "--name-template", "own")
+	documents, err := chart.Render(t.Context(), "own", "kube-public")
 	require.NoError(t, err)
 	secret := install[*corev1.Secret](t, documents, "Secret")[0]
 	lease := install[*coordinationv1.Lease](t, documents, "Lease")[0]
@@ -159,16 +159,15 @@ func TestTwoReplicasMakeAndServeTheirCertificate(t *testing.T) {
 	})
 
 	for _, replica := range []*replica{first, second} {
-		assert.NotContains(t, replica.log.String(), "forbidden", "the permissions suffice")
+		assert.NotContains(t, replica.said(t), "forbidden", "the permissions suffice")
 	}
 }
 
 const shutdownDelay = 2 * time.Second
 
 type replica struct {
-	process                *exec.Cmd
-	log                    *bytes.Buffer
-	address, healthAddress string
+	process                     *exec.Cmd
+	address, healthAddress, log string
 }
 
 func startReplica(t *testing.T, binary, kubeconfig, namespace, name string) *replica {
@@ -182,12 +181,19 @@ func startReplica(t *testing.T, binary, kubeconfig, namespace, name string) *rep
 		return port
 	}
 	admissionPort := port()
-	r := &replica{log: &bytes.Buffer{}, address: "127.0.0.1:" + admissionPort, healthAddress: "127.0.0.1:" + port()}
+	r := &replica{
+		address:       "127.0.0.1:" + admissionPort,
+		healthAddress: "127.0.0.1:" + port(),
+		log:           filepath.Join(t.TempDir(), "log"),
+	}
 	r.process = exec.Command(binary,
 		"--namespace="+namespace, "--name="+name, "--kubeconfig="+kubeconfig,
 		"--port="+admissionPort, "--health-address="+r.healthAddress, "--metrics-address=0",
 		"--shutdown-delay="+shutdownDelay.String(), "--log-level=debug")
-	r.process.Stderr = r.log
+	log, err := os.Create(r.log)
+	require.NoError(t, err)
+	defer log.Close()
+	r.process.Stderr = log
 	require.NoError(t, r.process.Start())
 	t.Cleanup(func() {
 		if r.process.ProcessState == nil {
@@ -195,10 +201,18 @@ func startReplica(t *testing.T, binary, kubeconfig, namespace, name string) *rep
 			_ = r.process.Wait()
 		}
 		if t.Failed() {
-			t.Log(r.log.String())
+			t.Log(r.said(t))
 		}
 	})
 	return r
+}
+
+// said is the replica's log so far.
+func (r *replica) said(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(r.log)
+	require.NoError(t, err)
+	return string(text)
 }
 
 func (r *replica) health(path string) error {

@@ -62,7 +62,7 @@ func start() (stop func() error, err error) {
 	if err := v1alpha1.AddToScheme(scheme.Scheme); err != nil {
 		return nil, err
 	}
-	if rendered, err = chart.Render(ctx, releaseNamespace); err != nil {
+	if rendered, err = chart.Render(ctx, "lastcall", releaseNamespace); err != nil {
 		return nil, err
 	}
 	crds, err := chart.Decode[*apiextensionsv1.CustomResourceDefinition](rendered, "CustomResourceDefinition")

@@ -22,7 +22,7 @@ const namespace = "lastcall-system"
 
 func render(t *testing.T, flags ...string) []Document {
 	t.Helper()
-	documents, err := Render(t.Context(), namespace, flags...)
+	documents, err := Render(t.Context(), "lastcall", namespace, flags...)
 	require.NoError(t, err)
 	return documents
 }
@@ -50,7 +50,7 @@ func TestValuesThatDoNotExistAreRefused(t *testing.T) {
 		"webhook.failurepolicy=Fail", "webhook.failurePolicy=fail", "webhook.replicas=0", "webhook.ports.webhook=443",
 		"certificates.mode=manual", "certificate.mode=auto", "networkPolicy.enable=true", "image.tag=10",
 	} {
-		_, err := Render(t.Context(), namespace, "--set", flag)
+		_, err := Render(t.Context(), "lastcall", namespace, "--set", flag)
 		assert.ErrorContains(t, err, "values don't meet the specifications of the schema", flag)
 	}
 }

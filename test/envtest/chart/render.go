@@ -23,10 +23,10 @@ import (
 // A Document is one rendered object in YAML.
 type Document []byte
 
-// Render runs `helm template` for the release named lastcall in namespace, with
-// further flags. It is the helm that the tools module pins.
-func Render(ctx context.Context, namespace string, flags ...string) ([]Document, error) {
-	out, err := Helm(ctx, append([]string{"template", "lastcall", "charts/lastcall", "--namespace", namespace}, flags...)...)
+// Render runs `helm template` for a release in a namespace, with further flags.
+// It is the helm that the tools module pins.
+func Render(ctx context.Context, release, namespace string, flags ...string) ([]Document, error) {
+	out, err := Helm(ctx, append([]string{"template", release, "charts/lastcall", "--namespace", namespace}, flags...)...)
 	if err != nil {
 		return nil, err
 	}
