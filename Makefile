@@ -19,7 +19,7 @@ TOOL    := go tool -modfile=hack/tools/go.mod
 # The pure packages compile in seconds, so a broken rule is known before the
 # Kubernetes libraries are built.
 PURE := ./api/... ./internal/engine/... ./internal/drain/... ./internal/mutate/... ./internal/validate/... ./internal/manifest/...
-UNIT  = $(shell go list ./... | grep -vE '/test/(cluster|envtest|e2e)(/|$$)|/bench(/|$$)')
+UNIT  = $(shell go list ./... | grep -vE '/test/(cluster|envtest|e2e)(/|$$)')
 
 .PHONY: help
 help: ## Show this help
@@ -66,7 +66,6 @@ test-e2e: setup ## Against a real kubelet; on the cluster of KUBECONFIG if that 
 
 .PHONY: bench
 bench: setup ## The figures of bench/README.md, each beside its yardstick
-	go test -run '^$$' -bench . -benchmem ./internal/engine/... ./internal/admission/...
 	go run ./bench
 
 ##@ For developers
