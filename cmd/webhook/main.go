@@ -146,6 +146,9 @@ func newManager(o options, managed ctrl.Options, serving *certificate.Serving) (
 		return mgr, mgr.Add(&certificate.Files{Directory: o.certificateDir, Serving: serving})
 	}
 
+	if o.namespace == "" {
+		return nil, errors.New("--namespace is needed to make a certificate; or give one with --certificate-dir")
+	}
 	config, err := ctrl.GetConfig()
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/cert"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -66,6 +67,14 @@ func (r *Rotator) Register(mgr ctrl.Manager) error {
 // Reconcile takes the next step of a rotation, or only repairs what the
 // configurations trust.
 func (r *Rotator) Reconcile(ctx context.Context, secret *corev1.Secret) (ctrl.Result, error) {
+	result, err := r.step(ctx, secret)
+	if apierrors.IsConflict(err) { // it was read from a cache that is behind
+		return ctrl.Result{RequeueAfter: time.Second}, nil
+	}
+	return result, err
+}
+
+func (r *Rotator) step(ctx context.Context, secret *corev1.Secret) (ctrl.Result, error) {
 	now := time.Now()
 	present := pairOf(secret.Data)
 	serves, invalid := present.parse(r.DNSNames...)

@@ -52,7 +52,7 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 			before := certificates(t, c, namespace)
 			pods := ownPods(t, c, namespace)
 			require.Len(t, pods, 2)
-			require.NoError(t, install.Chart(ctx, c, namespace))
+			require.NoError(t, install.Chart(ctx, c, namespace, "webhook.failurePolicy=Fail"))
 			assert.Equal(t, before, certificates(t, c, namespace), "an upgrade leaves the certificate and the CA bundles alone")
 			assert.Equal(t, pods, ownPods(t, c, namespace), "and replaces no Pod")
 

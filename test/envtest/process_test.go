@@ -29,6 +29,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lastcall-dev/lastcall/test/envtest/chart"
@@ -80,13 +81,9 @@ func TestTwoReplicasMakeAndServeTheirCertificate(t *testing.T) {
 	secret := install[*corev1.Secret](t, documents, "Secret")[0]
 	lease := install[*coordinationv1.Lease](t, documents, "Lease")[0]
 	kubeconfig := kubeconfigOf(t, installPermissions(t, documents))
-	binary := filepath.Join(t.TempDir(), "webhook")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/webhook")
-	build.Dir = chart.Root()
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, string(out))
+	own := []string{"--namespace=" + secret.Namespace, "--name=" + secret.Name, "--kubeconfig=" + kubeconfig}
 
-	first := startReplica(t, binary, kubeconfig, secret.Namespace, secret.Name)
+	first := startReplica(t, own...)
 	eventually(t, func() error { return first.health("/livez") })
 	require.ErrorContains(t, first.health("/readyz"), "500", "the configurations are not installed yet")
 
@@ -110,7 +107,7 @@ func TestTwoReplicasMakeAndServeTheirCertificate(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, api.Delete(context.Background(), configuration)) })
 	}
 
-	second := startReplica(t, binary, kubeconfig, secret.Namespace, secret.Name)
+	second := startReplica(t, own...)
 	for _, replica := range []*replica{first, second} {
 		eventually(t, func() error { return replica.health("/readyz") })
 	}
@@ -163,6 +160,25 @@ func TestTwoReplicasMakeAndServeTheirCertificate(t *testing.T) {
 	}
 }
 
+// With cert-manager the files come from a mounted Secret, and there is no token
+// to talk to the API server with.
+func TestWithCertificateFilesTheWebhookNeedsNoAPIServer(t *testing.T) {
+	const service = "lastcall-webhook.lastcall-system.svc"
+	dir := t.TempDir()
+	nowhere := filepath.Join(dir, "no-kubeconfig")
+	replica := startReplica(t, "--certificate-dir="+dir, "--kubeconfig="+nowhere)
+	eventually(t, func() error { return replica.health("/livez") })
+	require.ErrorContains(t, replica.health("/readyz"), "500", "there are no files yet")
+
+	chain, key, err := cert.GenerateSelfSignedCertKey(service, nil, nil)
+	require.NoError(t, err)
+	for name, content := range map[string][]byte{"tls.crt": chain, "tls.key": key, "ca.crt": chain} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
+	}
+	eventually(t, func() error { return replica.health("/readyz") })
+	require.NoError(t, replica.admit(callerOf(service, chain)))
+}
+
 const shutdownDelay = 2 * time.Second
 
 type replica struct {
@@ -170,8 +186,13 @@ type replica struct {
 	address, healthAddress, log string
 }
 
-func startReplica(t *testing.T, binary, kubeconfig, namespace, name string) *replica {
+func startReplica(t *testing.T, flags ...string) *replica {
 	t.Helper()
+	binary := filepath.Join(t.TempDir(), "webhook")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/webhook")
+	build.Dir = chart.Root()
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, string(out))
 	port := func() string {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
@@ -186,10 +207,9 @@ func startReplica(t *testing.T, binary, kubeconfig, namespace, name string) *rep
 		healthAddress: "127.0.0.1:" + port(),
 		log:           filepath.Join(t.TempDir(), "log"),
 	}
-	r.process = exec.Command(binary,
-		"--namespace="+namespace, "--name="+name, "--kubeconfig="+kubeconfig,
+	r.process = exec.Command(binary, append(flags,
 		"--port="+admissionPort, "--health-address="+r.healthAddress, "--metrics-address=0",
-		"--shutdown-delay="+shutdownDelay.String(), "--log-level=debug")
+		"--shutdown-delay="+shutdownDelay.String(), "--log-level=debug")...)
 	log, err := os.Create(r.log)
 	require.NoError(t, err)
 	defer log.Close()
