@@ -56,6 +56,10 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 			assert.Equal(t, before, certificates(t, c, namespace), "an upgrade leaves the certificate and the CA bundles alone")
 			assert.Equal(t, pods, ownPods(t, c, namespace), "and replaces no Pod")
 
+			if namespace == "default" { // once is enough
+				requireRolloutRefusesNobody(t, c, namespace)
+			}
+
 			require.NoError(t, install.Uninstall(ctx, c, namespace))
 			requireNothingLeft(t, c)
 			_, err := c.Kubectl(ctx, "-n", namespace, "delete", "modeldeployment", "kept", "--timeout=10s")
@@ -92,6 +96,34 @@ func ownPods(t *testing.T, c *kube.Cluster, namespace string) (uids []string) {
 		uids = append(uids, string(pod.UID))
 	}
 	return uids
+}
+
+// requireRolloutRefusesNobody replaces each replica of the webhook while Pods are
+// created that may not go without it.
+func requireRolloutRefusesNobody(t *testing.T, c *kube.Cluster, namespace string) {
+	t.Helper()
+	rolled := make(chan error, 1)
+	go func() {
+		_, err := c.Kubectl(t.Context(), "-n", namespace, "rollout", "restart", "deployment", install.Release+"-webhook")
+		if err == nil {
+			_, err = c.Kubectl(t.Context(), "-n", namespace, "rollout", "status", "deployment", install.Release+"-webhook", "--timeout=1m")
+		}
+		// The last of the old replicas still answers for a while.
+		time.Sleep(15 * time.Second)
+		rolled <- err
+	}()
+	for created := 0; ; created++ {
+		select {
+		case err := <-rolled:
+			require.NoError(t, err)
+			assert.Greater(t, created, 100)
+			return
+		default:
+		}
+		pod := vllm(30)
+		pod.Namespace, pod.Labels[names.LabelDrain] = "default", names.DrainEnabled
+		require.NoError(t, c.Client.Create(t.Context(), pod, client.DryRunAll), "Pod %d", created)
+	}
 }
 
 // requireNothingLeft looks through every kind of object for those of the chart,
