@@ -143,6 +143,9 @@ func (e *engine) events(name string) []standin.Event {
 // departure is how an engine's Pod went away. Times are from the delete.
 type departure struct {
 	deleted time.Time
+	// hookStarted is when the drain hook wrote its first line; negative when it
+	// wrote none. A kubelet with much to do starts hooks late.
+	hookStarted time.Duration
 	// sigterm is when the engine got SIGTERM; negative when it never said so.
 	sigterm time.Duration
 	// gone is when the Pod was removed from the API server.
@@ -165,7 +168,7 @@ func (e *engine) leave(t *testing.T, options ...client.DeleteOption) departure {
 
 func (e *engine) departed(t *testing.T, deleted time.Time, ending kube.Ending) departure {
 	t.Helper()
-	d := departure{deleted: deleted, sigterm: -1, gone: ending.Gone.Sub(deleted), exitCode: -1}
+	d := departure{deleted: deleted, hookStarted: -1, sigterm: -1, gone: ending.Gone.Sub(deleted), exitCode: -1}
 	if _, err := e.log.All(t.Context()); err != nil {
 		t.Logf("the engine's log ended early: %v", err)
 	}
@@ -175,6 +178,9 @@ func (e *engine) departed(t *testing.T, deleted time.Time, ending kube.Ending) d
 	for _, line := range e.log.Lines() {
 		if strings.HasPrefix(line.Text, "lastcall: ") {
 			d.hook = append(d.hook, line.Text)
+			if d.hookStarted < 0 {
+				d.hookStarted = line.Time.Sub(deleted)
+			}
 		}
 	}
 	for _, status := range ending.Pod.Status.ContainerStatuses {
@@ -187,16 +193,27 @@ func (e *engine) departed(t *testing.T, deleted time.Time, ending kube.Ending) d
 	for _, event := range events {
 		d.failedHook = d.failedHook || event.Reason == "FailedPreStopHook"
 	}
-	t.Logf("SIGTERM %.2f s after the delete, gone after %.2f s, exit code %d, failed hook %t; the hook wrote:\n  %s",
-		d.sigterm.Seconds(), d.gone.Seconds(), d.exitCode, d.failedHook, strings.Join(d.hook, "\n  "))
+	t.Logf("hook started %.2f s after the delete, SIGTERM after %.2f s, gone after %.2f s, exit code %d, failed hook %t; the hook wrote:\n  %s",
+		d.hookStarted.Seconds(), d.sigterm.Seconds(), d.gone.Seconds(), d.exitCode, d.failedHook, strings.Join(d.hook, "\n  "))
 	return d
 }
 
 // requireSIGTERM checks when the engine got SIGTERM, in seconds from the delete.
 func (d departure) requireSIGTERM(t *testing.T, from, to float64) {
 	t.Helper()
-	require.GreaterOrEqual(t, d.sigterm.Seconds(), from, "SIGTERM came too early")
-	require.LessOrEqual(t, d.sigterm.Seconds(), to, "SIGTERM came too late")
+	require.GreaterOrEqual(t, d.sigterm.Seconds(), from, "SIGTERM came too early after the delete")
+	require.LessOrEqual(t, d.sigterm.Seconds(), to, "SIGTERM came too late after the delete")
+}
+
+// requireWindow checks when the engine got SIGTERM, in seconds from the start of
+// the hook, which is never before the delete. With many Pods leaving at once the
+// kubelet takes its time to start a hook; the window counts from there.
+func (d departure) requireWindow(t *testing.T, from, to float64) {
+	t.Helper()
+	require.GreaterOrEqual(t, d.hookStarted, time.Duration(0), "the hook wrote nothing to the container's log")
+	window := (d.sigterm - d.hookStarted).Seconds()
+	require.GreaterOrEqual(t, window, from, "SIGTERM came too early after the hook's start")
+	require.LessOrEqual(t, window, to, "SIGTERM came too late after the hook's start")
 }
 
 // requireEnd checks the hook's last word: one of names.End*.

@@ -10,7 +10,7 @@ import (
 )
 
 // TestWhatAReadTellsTheHook plays the table of docs/drain-window.md on a kubelet,
-// at a grace period of 15: reads start 5 s after the delete and end at 10 s.
+// at a grace period of 15: reads start 5 s after the hook does and end at 10 s.
 func TestWhatAReadTellsTheHook(t *testing.T) {
 	const grace = 15
 	type row struct {
@@ -44,7 +44,7 @@ func TestWhatAReadTellsTheHook(t *testing.T) {
 			e := start(t, c, optedIn(t, c), vllm(grace))
 			e.fault(t, `{"metrics": "`+row.fault+`"}`)
 			d := e.leave(t)
-			d.requireSIGTERM(t, row.from, row.to)
+			d.requireWindow(t, row.from, row.to)
 			d.requireEnd(t, row.end)
 		})
 	}
@@ -59,13 +59,13 @@ func TestWhatAReadOverTLSTellsTheHook(t *testing.T) {
 	t.Run("a self-signed certificate is not in the way", func(t *testing.T) {
 		c := cluster(t)
 		d := start(t, c, optedIn(t, c), withTLS()).leave(t)
-		d.requireSIGTERM(t, idleFrom, idleTo)
+		d.requireWindow(t, idleFrom, idleTo)
 		d.requireEnd(t, names.EndDrained)
 	})
 	t.Run("a demanded client certificate leaves nothing to measure", func(t *testing.T) {
 		c := cluster(t)
 		d := start(t, c, optedIn(t, c), withTLS("--ssl-cert-reqs", "2")).leave(t)
-		d.requireSIGTERM(t, idleFrom, idleTo)
+		d.requireWindow(t, idleFrom, idleTo)
 		d.requireEnd(t, names.EndNothingToMeasure)
 	})
 }
