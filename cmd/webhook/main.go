@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -82,7 +83,7 @@ func run(signalled context.Context, o options) error {
 		return err
 	}
 
-	serving := &certificate.Serving{}
+	serving := &certificate.Serving{Clock: clock.RealClock{}}
 	server := newServer(signalled, o.port, serving)
 	if err := admission.Register(server, scheme, metrics.Registry); err != nil {
 		return err

@@ -7,6 +7,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -25,13 +26,13 @@ func main() {
 	out := flag.String("out", "out/images", "folder to write the archives NAME.tar to")
 	version := flag.String("version", "", "what the binaries say they are; the chart's appVersion when empty")
 	flag.Parse()
-	if err := run(*out, *version); err != nil {
+	if err := run(context.Background(), *out, *version); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(out, version string) error {
+func run(ctx context.Context, out, version string) error {
 	registry, tag, err := chartDefaults()
 	if err != nil {
 		return err
@@ -43,7 +44,7 @@ func run(out, version string) error {
 		return err
 	}
 	for _, name := range binaries {
-		if err := write(filepath.Join(out, name+".tar"), name, registry+"/"+name+":"+tag, version); err != nil {
+		if err := write(ctx, filepath.Join(out, name+".tar"), name, registry+"/"+name+":"+tag, version); err != nil {
 			return fmt.Errorf("image of %s: %w", name, err)
 		}
 	}
@@ -72,7 +73,7 @@ func chartDefaults() (registry, tag string, err error) {
 	return values.Image.Registry, chart.AppVersion, nil
 }
 
-func write(archive, name, reference, version string) error {
+func write(ctx context.Context, archive, name, reference, version string) error {
 	dir, err := os.MkdirTemp("", "lastcall-image-")
 	if err != nil {
 		return err
@@ -80,7 +81,7 @@ func write(archive, name, reference, version string) error {
 	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
 
 	binary := filepath.Join(dir, name)
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X main.version="+version, "-o", binary, "./cmd/"+name)
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w -X main.version="+version, "-o", binary, "./cmd/"+name)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {

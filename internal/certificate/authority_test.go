@@ -9,10 +9,21 @@ import (
 	"encoding/pem"
 	"math/big"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/utils/clock"
 )
+
+// realTime is that of the bubble in a synctest, where no time goes by.
+var realTime = clock.RealClock{}
+
+// pass lets time go by in a bubble.
+func pass(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // in a bubble this waits for nothing
+	synctest.Wait()
+}
 
 const host = "lastcall-webhook.lastcall.svc"
 
@@ -29,8 +40,8 @@ func newAuthority(t *testing.T, name string) authority {
 	template := &x509.Certificate{
 		SerialNumber:          big.NewInt(1),
 		Subject:               pkix.Name{CommonName: name},
-		NotBefore:             time.Now().Add(-time.Hour),
-		NotAfter:              time.Now().Add(10 * 365 * 24 * time.Hour),
+		NotBefore:             realTime.Now().Add(-time.Hour),
+		NotAfter:              realTime.Now().Add(10 * 365 * 24 * time.Hour),
 		KeyUsage:              x509.KeyUsageCertSign,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
@@ -52,8 +63,8 @@ func (a authority) issue(t *testing.T, valid time.Duration) pair {
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: serial,
 		DNSNames:     []string{host},
-		NotBefore:    time.Now(),
-		NotAfter:     time.Now().Add(valid),
+		NotBefore:    realTime.Now(),
+		NotAfter:     realTime.Now().Add(valid),
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}, a.certificate, key.Public(), a.key)
 	require.NoError(t, err)

@@ -16,8 +16,7 @@ import (
 // which one symbolic link is then turned.
 func mount(t *testing.T, directory string, p pair) {
 	t.Helper()
-	version, err := os.MkdirTemp(directory, "..version")
-	require.NoError(t, err)
+	version := t.TempDir()
 	for name, content := range p.data() {
 		require.NoError(t, os.WriteFile(filepath.Join(version, name), content, 0o600))
 		link := filepath.Join(directory, name)
@@ -33,11 +32,11 @@ func mount(t *testing.T, directory string, p pair) {
 func TestFilesMayComeLateAndChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		var serving Serving
+		serving := Serving{Clock: realTime}
 		files := &Files{Directory: t.TempDir(), Serving: &serving}
 		stopped := make(chan error)
 		go func() { stopped <- files.Start(ctx) }()
-		read := func() { time.Sleep(filesInterval); synctest.Wait() }
+		read := func() { pass(filesInterval) }
 
 		read()
 		require.Error(t, serving.Check(nil), "the Secret is not there yet")
@@ -47,7 +46,7 @@ func TestFilesMayComeLateAndChange(t *testing.T) {
 		read()
 		require.NoError(t, serving.Check(nil))
 
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		require.Error(t, serving.Check(nil), "it has expired")
 
 		mount(t, files.Directory, ca.issue(t, time.Hour))

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/cert"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -41,6 +42,8 @@ const (
 // changes, so there is no moment in which the API server would refuse a replica.
 type Rotator struct {
 	Client client.Client
+	// Clock says when a certificate is due.
+	Clock  clock.PassiveClock
 	Secret client.ObjectKey
 	// DNSNames are the names that the API server calls the webhook by.
 	DNSNames []string
@@ -75,7 +78,7 @@ func (r *Rotator) Reconcile(ctx context.Context, secret *corev1.Secret) (ctrl.Re
 }
 
 func (r *Rotator) step(ctx context.Context, secret *corev1.Secret) (ctrl.Result, error) {
-	now := time.Now()
+	now := r.Clock.Now()
 	present := pairOf(secret.Data)
 	serves, invalid := present.parse(r.DNSNames...)
 	if invalid == nil && now.Before(renewal(serves.Leaf)) {

@@ -58,7 +58,7 @@ func newCluster(t *testing.T) *cluster {
 			},
 		}).
 		Build()
-	c.rotator = &Rotator{Client: c, Secret: own, DNSNames: []string{host, host + ".cluster.local"}}
+	c.rotator = &Rotator{Client: c, Clock: realTime, Secret: own, DNSNames: []string{host, host + ".cluster.local"}}
 	return c
 }
 
@@ -89,7 +89,7 @@ func (c *cluster) bundles(t *testing.T) (bundles [][]byte) {
 func (c *cluster) requireTrust(t *testing.T) {
 	t.Helper()
 	p := pairOf(c.secret(t).Data)
-	if parsed, err := p.parse(); err != nil || time.Now().After(parsed.Leaf.NotAfter) {
+	if parsed, err := p.parse(); err != nil || realTime.Now().After(parsed.Leaf.NotAfter) {
 		return
 	}
 	for _, bundle := range c.bundles(t) {
@@ -114,7 +114,7 @@ func (c *cluster) settle(t *testing.T) time.Duration {
 		case result.RequeueAfter > time.Minute:
 			return result.RequeueAfter
 		case c.writes == before:
-			time.Sleep(result.RequeueAfter)
+			pass(result.RequeueAfter)
 		}
 	}
 	t.Fatal("the rotator does not come to rest")
@@ -124,14 +124,14 @@ func (c *cluster) settle(t *testing.T) time.Duration {
 func TestTheFirstCertificate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		began := time.Now()
+		began := realTime.Now()
 		assert.Equal(t, checkInterval, c.settle(t))
-		assert.Zero(t, time.Since(began), "nobody is served yet, so nothing has to wait")
+		assert.Zero(t, realTime.Since(began), "nobody is served yet, so nothing has to wait")
 
 		p := pairOf(c.secret(t).Data)
 		parsed, err := p.parse(host, host+".cluster.local")
 		require.NoError(t, err)
-		assert.WithinDuration(t, time.Now().Add(lifetime), parsed.Leaf.NotAfter, 2*time.Hour)
+		assert.WithinDuration(t, realTime.Now().Add(lifetime), parsed.Leaf.NotAfter, 2*time.Hour)
 		for _, bundle := range c.bundles(t) {
 			assert.Equal(t, string(p.authorities), string(bundle))
 		}
@@ -148,7 +148,7 @@ func TestRenewalRefusesNobody(t *testing.T) {
 		c.settle(t)
 		first := pairOf(c.secret(t).Data)
 
-		time.Sleep(lifetime * 2 / 3)
+		pass(lifetime * 2 / 3)
 		result, err := c.rotator.Reconcile(t.Context(), c.secret(t))
 		require.NoError(t, err)
 		assert.Equal(t, propagation, result.RequeueAfter)
@@ -158,7 +158,7 @@ func TestRenewalRefusesNobody(t *testing.T) {
 			assert.NotEqual(t, string(first.authorities), string(bundle))
 		}
 
-		time.Sleep(result.RequeueAfter)
+		pass(result.RequeueAfter)
 		c.settle(t)
 		second := pairOf(c.secret(t).Data)
 		assert.NotEqual(t, first, second)
@@ -168,7 +168,7 @@ func TestRenewalRefusesNobody(t *testing.T) {
 		_, err = late.parse(host)
 		assert.NoError(t, err, "a replica that has yet to hear of the new certificate is trusted")
 
-		time.Sleep(lifetime * 2 / 3)
+		pass(lifetime * 2 / 3)
 		c.settle(t)
 		assert.NotContains(t, string(c.bundles(t)[0]), string(first.authorities), "a CA that has expired is dropped")
 	})
@@ -179,17 +179,17 @@ func TestWhatIsRepaired(t *testing.T) {
 		return func(t *testing.T, c *cluster) {
 			secret := c.secret(t)
 			secret.Data[key] = value
-			require.NoError(t, c.Client.Update(t.Context(), secret))
+			require.NoError(t, c.Update(t.Context(), secret))
 		}
 	}
 	for name, breakIt := range map[string]func(*testing.T, *cluster){
-		"the certificate has expired": func(*testing.T, *cluster) { time.Sleep(2 * lifetime) },
+		"the certificate has expired": func(*testing.T, *cluster) { pass(2 * lifetime) },
 		"the key is lost":             ruin(corev1.TLSPrivateKeyKey, nil),
 		"the certificate is garbage":  ruin(corev1.TLSCertKey, []byte("garbage")),
 		"the Secret is emptied": func(t *testing.T, c *cluster) {
 			secret := c.secret(t)
 			secret.Data = nil
-			require.NoError(t, c.Client.Update(t.Context(), secret))
+			require.NoError(t, c.Update(t.Context(), secret))
 		},
 		"the Service has another name": func(_ *testing.T, c *cluster) {
 			c.rotator.DNSNames = []string{host, "renamed.lastcall.svc"}
@@ -198,7 +198,7 @@ func TestWhatIsRepaired(t *testing.T) {
 			configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
 			require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: own.Name}, configuration))
 			configuration.Webhooks[1].ClientConfig.CABundle = nil
-			require.NoError(t, c.Client.Update(t.Context(), configuration))
+			require.NoError(t, c.Update(t.Context(), configuration))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestWhatIsRepaired(t *testing.T) {
 				p := pairOf(c.secret(t).Data)
 				parsed, err := p.parse(c.rotator.DNSNames...)
 				require.NoError(t, err)
-				assert.True(t, time.Now().Before(parsed.Leaf.NotAfter))
+				assert.True(t, realTime.Now().Before(parsed.Leaf.NotAfter))
 				for _, bundle := range c.bundles(t) {
 					assert.Equal(t, string(p.authorities), string(bundle))
 				}
@@ -227,7 +227,7 @@ func TestASecretFromAnotherAuthorityIsTrusted(t *testing.T) {
 		theirs := newAuthority(t, "theirs").issue(t, lifetime)
 		secret := c.secret(t)
 		secret.Data = theirs.data()
-		require.NoError(t, c.Client.Update(t.Context(), secret))
+		require.NoError(t, c.Update(t.Context(), secret))
 
 		c.settle(t)
 		assert.Equal(t, theirs, pairOf(c.secret(t).Data))
@@ -257,7 +257,7 @@ func TestTwoLeadersDoNotUndoEachOther(t *testing.T) {
 	c.settle(t)
 	stored := c.secret(t)
 
-	other := &Rotator{Client: c.Client, Secret: own, DNSNames: c.rotator.DNSNames}
+	other := &Rotator{Client: c.Client, Clock: realTime, Secret: own, DNSNames: c.rotator.DNSNames}
 	result, err := other.Reconcile(t.Context(), stale)
 	require.NoError(t, err)
 	assert.Equal(t, time.Second, result.RequeueAfter, "it read the Secret before it was filled, and reads it again")

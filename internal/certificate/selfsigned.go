@@ -61,6 +61,7 @@ func (s SelfSigned) Register(mgr ctrl.Manager, serving *Serving) error {
 	}
 	rotator := &Rotator{
 		Client: mgr.GetClient(),
+		Clock:  serving.Clock,
 		Secret: client.ObjectKey{Namespace: s.Namespace, Name: s.Name},
 		DNSNames: []string{
 			fmt.Sprintf("%s.%s.svc", s.Name, s.Namespace),

@@ -7,11 +7,16 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
-// Serving is the certificate a server answers with. The zero value has none;
-// all methods may be called at any time.
+// Serving is the certificate a server answers with, none at first. All methods
+// may be called at any time.
 type Serving struct {
+	// Clock says when the certificate has expired.
+	Clock clock.PassiveClock
+
 	current atomic.Pointer[tls.Certificate]
 }
 
@@ -34,7 +39,7 @@ func (s *Serving) Check(*http.Request) error {
 	if current == nil {
 		return errNoCertificate
 	}
-	now := time.Now()
+	now := s.Clock.Now()
 	switch leaf := current.Leaf; {
 	case now.After(leaf.NotAfter):
 		return fmt.Errorf("the serving certificate expired at %s", leaf.NotAfter.Format(time.RFC3339))

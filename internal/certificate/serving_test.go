@@ -51,7 +51,7 @@ func get(c *http.Client, s *httptest.Server) error {
 }
 
 func TestRotationWhileServing(t *testing.T) {
-	var serving Serving
+	serving := Serving{Clock: realTime}
 	s := server(t, &serving)
 	ca := newAuthority(t, "ca")
 	first, second := ca.issue(t, time.Hour), ca.issue(t, 2*time.Hour)
@@ -68,7 +68,7 @@ func TestRotationWhileServing(t *testing.T) {
 
 	connection, err := tls.Dial("tcp", s.Listener.Addr().String(), old.Transport.(*http.Transport).TLSClientConfig.Clone())
 	require.NoError(t, err)
-	defer connection.Close()
+	defer connection.Close() //nolint:errcheck // nothing was written
 	parsed, err := second.parse()
 	require.NoError(t, err)
 	assert.True(t, connection.ConnectionState().PeerCertificates[0].Equal(parsed.Leaf), "a new connection sees the new certificate")
@@ -79,7 +79,7 @@ func TestRotationWhileServing(t *testing.T) {
 }
 
 func TestCertificateFromAnotherAuthority(t *testing.T) {
-	var serving Serving
+	serving := Serving{Clock: realTime}
 	s := server(t, &serving)
 	before, after := newAuthority(t, "before").issue(t, time.Hour), newAuthority(t, "after").issue(t, time.Hour)
 
@@ -96,7 +96,7 @@ func TestCertificateFromAnotherAuthority(t *testing.T) {
 
 func TestReadiness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var serving Serving
+		serving := Serving{Clock: realTime}
 		require.EqualError(t, serving.Check(nil), "there is no serving certificate yet")
 		_, err := serving.GetCertificate(nil)
 		require.Error(t, err, "a handshake without a certificate")
@@ -106,9 +106,9 @@ func TestReadiness(t *testing.T) {
 		_, err = serving.load(ca.issue(t, time.Hour))
 		require.NoError(t, err)
 		require.NoError(t, serving.Check(nil))
-		require.InDelta(t, time.Now().Add(time.Hour).Unix(), serving.Expiry(), 1)
+		require.InDelta(t, realTime.Now().Add(time.Hour).Unix(), serving.Expiry(), 1)
 
-		time.Sleep(time.Hour + time.Second)
+		pass(time.Hour + time.Second)
 		require.EqualError(t, serving.Check(nil), "the serving certificate expired at 2000-01-01T01:00:00Z")
 
 		_, err = serving.load(ca.issue(t, time.Hour))
@@ -131,7 +131,7 @@ func TestWhatCannotBeServedIsRefused(t *testing.T) {
 		"half of a rotation: key first": {certificate: stranger.certificate, key: good.key, authorities: good.authorities},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var serving Serving
+			serving := Serving{Clock: realTime}
 			_, err := serving.load(good)
 			require.NoError(t, err)
 

@@ -12,22 +12,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// pass lets time go by in a synctest bubble.
+func pass(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // in a bubble this waits for nothing
+	synctest.Wait()
+}
+
 func TestTheDelayStartsWithTheSignal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		signalled, signal := context.WithCancel(t.Context())
 		delayed := Delay(signalled, 10*time.Second)
 
-		time.Sleep(time.Hour)
-		synctest.Wait()
+		pass(time.Hour)
 		require.NoError(t, delayed.Err(), "before the signal")
 
 		signal()
-		time.Sleep(10*time.Second - time.Nanosecond)
-		synctest.Wait()
+		pass(10*time.Second - time.Nanosecond)
 		require.NoError(t, delayed.Err(), "within the delay")
 
-		time.Sleep(time.Nanosecond)
-		synctest.Wait()
+		pass(time.Nanosecond)
 		require.Error(t, delayed.Err(), "after the delay")
 	})
 }

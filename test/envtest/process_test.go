@@ -196,7 +196,7 @@ func startReplica(t *testing.T, flags ...string) *replica {
 	port := func() string {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
-		defer listener.Close()
+		defer listener.Close() //nolint:errcheck // only its port was wanted
 		_, port, err := net.SplitHostPort(listener.Addr().String())
 		require.NoError(t, err)
 		return port
@@ -212,7 +212,7 @@ func startReplica(t *testing.T, flags ...string) *replica {
 		"--shutdown-delay="+shutdownDelay.String(), "--log-level=debug")...)
 	log, err := os.Create(r.log)
 	require.NoError(t, err)
-	defer log.Close()
+	defer log.Close() //nolint:errcheck // the process has its own
 	r.process.Stderr = log
 	require.NoError(t, r.process.Start())
 	t.Cleanup(func() {
@@ -240,7 +240,7 @@ func (r *replica) health(path string) error {
 	if err != nil {
 		return err
 	}
-	defer response.Body.Close()
+	defer response.Body.Close() //nolint:errcheck // only read
 	if response.StatusCode != http.StatusOK {
 		return errors.New(response.Status)
 	}
@@ -263,7 +263,7 @@ func (r *replica) admit(caller *http.Client) error {
 	if err != nil {
 		return err
 	}
-	defer response.Body.Close()
+	defer response.Body.Close() //nolint:errcheck // only read
 	if _, err := io.Copy(io.Discard, response.Body); err != nil {
 		return err
 	}

@@ -102,7 +102,7 @@ func start() (stop func() error, err error) {
 	if err := server.start(); err != nil {
 		return nil, err
 	}
-	return environment.Stop, untilInForce(ctx, func(pod *corev1.Pod) bool { return injected(pod) }, optedIn)
+	return environment.Stop, untilInForce(ctx, injected, optedIn)
 }
 
 // untilInForce returns when the API server has read a webhook configuration that

@@ -31,7 +31,7 @@ import (
 type webhookServer struct {
 	options webhook.Options
 	client  *http.Client
-	stop    func()
+	stop    func() error
 
 	mu    sync.Mutex
 	asked []*admissionv1.AdmissionRequest
@@ -90,9 +90,9 @@ func (s *webhookServer) start() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped := make(chan error, 1)
 	go func() { stopped <- served.Start(ctx) }()
-	s.stop = func() {
+	s.stop = func() error {
 		cancel()
-		<-stopped
+		return <-stopped
 	}
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		response, err := s.client.Get("https://" + s.address())
@@ -108,7 +108,7 @@ func (s *webhookServer) start() error {
 // down takes the server away for the rest of the test.
 func (s *webhookServer) down(t *testing.T) {
 	t.Helper()
-	s.stop()
+	require.NoError(t, s.stop())
 	t.Cleanup(func() { require.NoError(t, s.start()) })
 }
 
@@ -137,7 +137,7 @@ func (s *webhookServer) ask(t *testing.T, path string, resource metav1.GroupVers
 	require.NoError(t, err)
 	response, err := s.client.Post("https://"+s.address()+path, "application/json", bytes.NewReader(body))
 	require.NoError(t, err)
-	defer response.Body.Close()
+	defer response.Body.Close() //nolint:errcheck // only read
 	require.Equal(t, http.StatusOK, response.StatusCode)
 	var answer admissionv1.AdmissionReview
 	require.NoError(t, json.NewDecoder(response.Body).Decode(&answer))
