@@ -6,6 +6,7 @@ SHELL := /usr/bin/env bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-builtin-rules
+.NOTPARALLEL:
 
 # One way to compile for tests, images and tools, so that a package is compiled
 # once. Without -trimpath another clone would compile everything again.
@@ -76,10 +77,14 @@ generate: ## Regenerate what is made from the API types
 	$(TOOL) controller-gen crd paths=./api/v1alpha1 output:crd:stdout > charts/lastcall/files/modeldeployments.yaml
 
 .PHONY: verify
-verify: generate ## Fail if generated files or go.mod are not up to date
-	gofmt -l $$(git ls-files '*.go') | (! grep .)
+verify: ## Fail if generated files, go.mod or the format are not up to date
+	@gofmt -l $$(git ls-files '*.go') | (! grep .) || { echo "run gofmt on these" >&2; exit 1; }
 	go mod tidy -diff
-	git diff --exit-code -- api charts/lastcall/files
+	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
+	$(TOOL) controller-gen object paths=./api/v1alpha1 output:object:dir="$$fresh"; \
+	$(TOOL) controller-gen crd paths=./api/v1alpha1 output:crd:stdout > "$$fresh/modeldeployments.yaml"; \
+	diff -u api/v1alpha1/zz_generated.deepcopy.go "$$fresh/zz_generated.deepcopy.go" && \
+	diff -u charts/lastcall/files/modeldeployments.yaml "$$fresh/modeldeployments.yaml" || { echo "run make generate" >&2; exit 1; }
 
 .PHONY: lint
 lint: ## golangci-lint, helm lint
@@ -91,6 +96,6 @@ setup:
 	@hack/setup
 
 .PHONY: clean
-clean: ## Stop the test cluster and remove what was built here
+clean: ## Stop the test cluster and remove out/
 	-go run ./test/cluster down
 	rm -rf $(OUT)

@@ -67,7 +67,7 @@ func summarize(r Run) Summary {
 	}
 	if len(waits) > 0 {
 		slices.Sort(waits)
-		s.LastRequestToExitMedian = seconds(waits[len(waits)/2])
+		s.LastRequestToExitMedian = seconds((waits[(len(waits)-1)/2] + waits[len(waits)/2]) / 2)
 		s.LastRequestToExitMax = seconds(waits[len(waits)-1])
 	}
 	return s

@@ -41,7 +41,7 @@ func twoReplicas() Run {
 func TestSummaryCountsOutcomesAndWaits(t *testing.T) {
 	assert.Equal(t, Summary{
 		Scenario: "rollout", Mode: "lastcall", Requests: 5, Completed: 3, Cut: 1, Refused: 1,
-		LastRequestToExitMedian: 4, LastRequestToExitMax: 4, IdleLeave: 6,
+		LastRequestToExitMedian: 2.5, LastRequestToExitMax: 4, IdleLeave: 6,
 	}, summarize(twoReplicas()))
 }
 
