@@ -38,7 +38,7 @@ const (
 
 // Annotations a user may set on a Pod.
 const (
-	// AnnotationEngine names the engine where it cannot be recognised. Values
+	// AnnotationEngine names the engine where it cannot be recognized. Values
 	// are the engine names of internal/engine: vllm, sglang.
 	AnnotationEngine = Group + "/engine"
 	// AnnotationContainer names the engine's container.
@@ -82,8 +82,8 @@ const (
 
 // Reasons of an admission, one for each record.
 const (
-	// ReasonEngineRecognised means that the engine was found and can be measured.
-	ReasonEngineRecognised = "EngineRecognised"
+	// ReasonEngineRecognized means that the engine was found and can be measured.
+	ReasonEngineRecognized = "EngineRecognized"
 	// ReasonNotMeasurable means that the engine was found but its gauges cannot be
 	// read; the hook still gives the settle, and a warning says what to change.
 	ReasonNotMeasurable = "NotMeasurable"

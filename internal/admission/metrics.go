@@ -14,7 +14,7 @@ func newAdmissions() *prometheus.CounterVec {
 		Help: "Pods the webhook was asked about, by what was done and why. Dry runs are not counted; a reinvocation is.",
 	}, []string{"outcome", "reason"})
 	for outcome, reasons := range map[string][]string{
-		names.OutcomeInjected: {names.ReasonEngineRecognised, names.ReasonNotMeasurable},
+		names.OutcomeInjected: {names.ReasonEngineRecognized, names.ReasonNotMeasurable},
 		names.OutcomeSkipped: {
 			names.ReasonNoEngine, names.ReasonSeveralEngines, names.ReasonUserPreStop,
 			names.ReasonGraceOutOfRange, names.ReasonTakenOver,

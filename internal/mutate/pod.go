@@ -76,7 +76,7 @@ func (p pod) decide(path *field.Path) (Result, field.ErrorList) {
 		hooked = t.container
 		r.Patch = append(r.Patch, setHook(containerPath("containers", t.index), hooked, t.hook(seconds))...)
 		r.Record.Outcome, r.Record.HookVersion = names.OutcomeInjected, drain.HookVersion
-		reason = names.ReasonEngineRecognised
+		reason = names.ReasonEngineRecognized
 		if t.match.Unmeasurable != "" {
 			reason = names.ReasonNotMeasurable
 		}
