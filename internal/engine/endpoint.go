@@ -42,16 +42,17 @@ const (
 //  1. the annotation lastcall.dev/metrics-port;
 //  2. on a Pod the operator built, prometheus.io/port;
 //  3. --port, the last one;
-//  4. prometheus.io/port, which service meshes rewrite to a port of their own;
+//  4. prometheus.io/port, where the container declares that port: service meshes
+//     rewrite it to one of their own;
 //  5. where the flags are not all known, the port the container declares: its
-//     only one, or the one named metrics or http;
-//  6. the engine's default.
+//     only one, or the one named metrics or http; then prometheus.io/port;
+//  6. the engine's default, which is a guess where the flags are not all known.
 //
 // Scheme and path follow the same order, with https where there is a key or a
 // certificate. prometheus.io/scheme and path belong to prometheus.io/port: where
 // that names another port they say nothing about this one.
-func (e Engine) endpoint(c Container, s Source, f flags) Endpoint {
-	written, _ := f.value("port")
+func (e Engine) endpoint(c Container, s Source, f flags) (at Endpoint, portGuessed bool) {
+	written, hasFlag := f.value("port")
 	flagPort := parsePort(written)
 	annotated := parsePort(s.Annotations[names.AnnotationMetricsPort])
 	scraped := parsePort(s.Annotations[names.AnnotationPrometheusPort])
@@ -59,10 +60,16 @@ func (e Engine) endpoint(c Container, s Source, f flags) Endpoint {
 	if s.OperatorBuilt {
 		operatorPort = scraped
 	}
-	if f.partial || flagPort == 0 && written != "" {
-		declared = declaredPort(c.Ports)
+	if slices.ContainsFunc(c.Ports, func(p Port) bool { return p.Number == scraped }) {
+		declared = scraped
 	}
-	port := cmp.Or(annotated, operatorPort, flagPort, scraped, declared, e.DefaultPort)
+	unknown := f.partial || hasFlag && flagPort == 0
+	if unknown {
+		declared = cmp.Or(declared, declaredPort(c.Ports), scraped)
+	}
+	port := cmp.Or(annotated, operatorPort, flagPort, declared)
+	portGuessed = unknown && port == 0
+	port = cmp.Or(port, e.DefaultPort)
 
 	var scrapedScheme, scrapedPath, flagScheme string
 	if scraped == 0 || scraped == port {
@@ -80,7 +87,7 @@ func (e Engine) endpoint(c Container, s Source, f flags) Endpoint {
 		Hosts:  hosts(f),
 		Port:   port,
 		Path:   cmp.Or(parsePath(s.Annotations[names.AnnotationMetricsPath]), scrapedPath, metricsPath),
-	}
+	}, portGuessed
 }
 
 // declaredPort is the container's only port, or the one named metrics or http;

@@ -9,6 +9,7 @@ import (
 )
 
 func TestPortOfTheCommandLine(t *testing.T) {
+	const guessed = " by guess"
 	for flags, want := range map[string]string{
 		"":                                     vllm8000,
 		"--port 8080":                          vllm8080,
@@ -16,15 +17,52 @@ func TestPortOfTheCommandLine(t *testing.T) {
 		"--port 9000 --port 8080":              vllm8080,
 		"--port=9000 --port 8080":              vllm8080,
 		"--port 8080 --tensor_parallel_size 2": vllm8080,
-		"--port":                               vllm8000,
-		"--port 0":                             vllm8000,
-		"--port 65536":                         vllm8000,
-		"--port -1":                            vllm8000,
-		"--port http":                          vllm8000,
+		"--port":                               vllm8000 + guessed,
+		"--port 0":                             vllm8000 + guessed,
+		"--port 65536":                         vllm8000 + guessed,
+		"--port -1":                            vllm8000 + guessed,
+		"--port http":                          vllm8000 + guessed,
+		"--port $(PORT)":                       vllm8000 + guessed,
+		"--config /c.yaml":                     vllm8000 + guessed,
+		"--config /c.yaml --port 8080":         vllm8080,
+		"--dtype auto $(EXTRA_ARGS)":           vllm8000 + guessed,
+		"--dtype $(DTYPE)":                     vllm8000,
 		"--data-parallel-supervisor-port 9256 --metrics-port 1": vllm8000,
 	} {
 		c := Container{Command: argv("vllm serve x " + flags)}
-		assert.Equal(t, want, told(Recognize(c, Source{})), "flags %q", flags)
+		m, ok := Recognize(c, Source{})
+		got := told(m, ok)
+		if m.PortGuessed {
+			got += guessed
+		}
+		assert.Equal(t, want, got, "flags %q", flags)
+	}
+}
+
+func TestAGuessedPort(t *testing.T) {
+	hidden := "vllm serve x --port $PORT"
+	for _, r := range []struct {
+		why     string
+		text    string
+		port    int32
+		source  Source
+		guessed bool
+	}{
+		{why: "a variable that the container does not set", text: hidden, guessed: true},
+		{why: "one that a file sets", text: ". /env; " + hidden, guessed: true},
+		{why: "arithmetic", text: "vllm serve x --port $((8000+1))", guessed: true},
+		{why: "a default is no guess", text: "vllm serve x --port ${PORT:-8000}"},
+		{why: "a declared port decides", text: hidden, port: 9000},
+		{why: "so does an annotation", text: hidden, source: Source{Annotations: map[string]string{names.AnnotationMetricsPort: "9000"}}},
+		{why: "or prometheus.io", text: hidden, source: Source{Annotations: map[string]string{names.AnnotationPrometheusPort: "9000"}}},
+	} {
+		c := Container{Command: sh(r.text)}
+		if r.port != 0 {
+			c.Ports = []Port{{Number: r.port}}
+		}
+		m, ok := Recognize(c, r.source)
+		assert.True(t, ok, r.why)
+		assert.Equal(t, r.guessed, m.PortGuessed, r.why)
 	}
 }
 
@@ -47,7 +85,10 @@ func TestWhereTheListenerIs(t *testing.T) {
 		{why: "on another Pod --port wins, and what a mesh wrote is not the engine's", flags: "--port 9000", annotations: prometheus, want: "http://127.0.0.1:9000/metrics"},
 		{why: "prometheus.io that names the same port is about it", flags: "--port 15020", annotations: prometheus, want: "https://127.0.0.1:15020/stats/prometheus"},
 		{why: "prometheus.io without a port is about the engine's", annotations: set{names.AnnotationPrometheusPath: "/m"}, want: "http://127.0.0.1:8000/m"},
-		{why: "without --port prometheus.io is next", annotations: prometheus, want: "https://127.0.0.1:15020/stats/prometheus"},
+		{why: "without --port the default is known, and what a mesh wrote is not the engine's", annotations: prometheus, ports: []Port{{"", 8000}}, want: "http://127.0.0.1:8000/metrics"},
+		{why: "unless the container declares the port of prometheus.io", annotations: prometheus, ports: []Port{{"http", 8000}, {"", 15020}}, want: "https://127.0.0.1:15020/stats/prometheus"},
+		{why: "a port that is not known: the declared one before what a mesh may have written", flags: "--port $(P)", annotations: prometheus, ports: []Port{{"", 9000}}, want: "http://127.0.0.1:9000/metrics"},
+		{why: "with none declared prometheus.io is next", flags: "--port $(P)", annotations: prometheus, want: "https://127.0.0.1:15020/stats/prometheus"},
 		{why: "prometheus.io belongs to its port, not to the one of metrics-port", annotations: set{names.AnnotationMetricsPort: "7000", names.AnnotationPrometheusPort: "15020", names.AnnotationPrometheusPath: "/stats"}, want: "http://127.0.0.1:7000/metrics"},
 		{why: "flags that are all known leave the default, whatever is declared", ports: []Port{{"", 9000}}, want: "http://127.0.0.1:8000/metrics"},
 		{why: "a --port that is not known: the only declared port", flags: "--port $(P)", ports: []Port{{"web", 9000}}, want: "http://127.0.0.1:9000/metrics"},

@@ -45,7 +45,10 @@ type Match struct {
 	// From is FromAnnotation, FromCommand or FromImage.
 	From     string
 	Endpoint Endpoint
-	Role     Role
+	// PortGuessed: flags that are not known at admission may name another port, and
+	// nothing else says which, so the endpoint has the engine's default.
+	PortGuessed bool
+	Role        Role
 	// Unmeasurable is empty when the gauges can be read.
 	Unmeasurable Unmeasurable
 }
@@ -85,11 +88,12 @@ func Recognize(c Container, s Source) (Match, bool) {
 	if !ok || !known {
 		return Match{}, false
 	}
-	endpoint := engine.endpoint(c, s, started.flags)
+	endpoint, guessed := engine.endpoint(c, s, started.flags)
 	return Match{
 		Engine:       engine,
 		From:         from,
 		Endpoint:     endpoint,
+		PortGuessed:  guessed,
 		Role:         started.flags.role(engine.Name),
 		Unmeasurable: started.unmeasurable(endpoint, parsePort(s.Annotations[names.AnnotationMetricsPort]) != 0),
 	}, true

@@ -42,6 +42,10 @@ func (p pod) warnings(r Record, t *target) []string {
 		return all
 	}
 
+	if t.match.PortGuessed && t.match.Unmeasurable == "" {
+		say("container %q: the port is not known at admission: %d is assumed, and nothing waits for requests if it is another; set the annotation %s",
+			r.Container, t.match.Endpoint.Port, names.AnnotationMetricsPort)
+	}
 	if role := p.role(t.match); t.match.Engine.Name == engine.SGLang && (role == engine.RolePrefill || role == engine.RoleDecode) && r.GraceSeconds < validate.SplitGraceSeconds {
 		say("container %q: SGLang %s needs about 20 s to exit even when idle; give it a grace period of at least %d seconds, not %d",
 			r.Container, role, validate.SplitGraceSeconds, r.GraceSeconds)
