@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lastcall-dev/lastcall/api/names"
@@ -44,9 +43,13 @@ type stage struct {
 
 // playAll plays each scenario in all modes at once.
 func playAll(ctx context.Context, c *kube.Cluster) (runs []Run, err error) {
+	node, err := c.Worker(ctx)
+	if err != nil {
+		return nil, err
+	}
 	stages := make([]stage, len(modes))
 	for i, mode := range modes {
-		if stages[i], err = prepare(ctx, c, mode); err != nil {
+		if stages[i], err = prepare(ctx, c, node, mode); err != nil {
 			return nil, err
 		}
 		defer func() {
@@ -61,7 +64,7 @@ func playAll(ctx context.Context, c *kube.Cluster) (runs []Run, err error) {
 	}
 	for _, scenario := range scenarios {
 		say("%s, with %s", scenario, strings.Join(modes, ", "))
-		played, err := play(ctx, c, scenario, stages)
+		played, err := play(ctx, c, node, scenario, stages)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", scenario, err)
 		}
@@ -70,7 +73,7 @@ func playAll(ctx context.Context, c *kube.Cluster) (runs []Run, err error) {
 	return runs, nil
 }
 
-func prepare(ctx context.Context, c *kube.Cluster, mode string) (stage, error) {
+func prepare(ctx context.Context, c *kube.Cluster, node, mode string) (stage, error) {
 	labels, lifecycle := map[string]string{}, "null"
 	switch mode {
 	case sleep15:
@@ -86,11 +89,11 @@ func prepare(ctx context.Context, c *kube.Cluster, mode string) (stage, error) {
 	if s.replicas, err = watchReplicas(ctx, c, namespace); err != nil {
 		return s, err
 	}
-	return s, c.Apply(ctx, namespace, strings.ReplaceAll(engines, "MODE", lifecycle))
+	return s, c.Apply(ctx, namespace, strings.NewReplacer("MODE", lifecycle, "NODE", node).Replace(engines))
 }
 
 // play runs the same load in every mode while the scenario takes engines away.
-func play(ctx context.Context, c *kube.Cluster, scenario string, stages []stage) ([]Run, error) {
+func play(ctx context.Context, c *kube.Cluster, node, scenario string, stages []stage) ([]Run, error) {
 	started := time.Now()
 	stop := make([]func() ([]load.Request, error), len(stages))
 	for i, s := range stages {
@@ -107,7 +110,7 @@ func play(ctx context.Context, c *kube.Cluster, scenario string, stages []stage)
 	}
 	var group errgroup.Group
 	if scenario == "node drain" {
-		group.Go(func() error { return drain(ctx, c, stages) })
+		group.Go(func() error { return drain(ctx, c, node, stages) })
 	} else {
 		for _, s := range stages {
 			group.Go(func() error { return s.remove(ctx, c, scenario) })
@@ -156,21 +159,12 @@ func (s stage) remove(ctx context.Context, c *kube.Cluster, scenario string) err
 
 // drain empties the node of all modes' engines with kubectl drain, and lets it
 // take their replacements as another node would.
-func drain(ctx context.Context, c *kube.Cluster, stages []stage) error {
-	nodes, err := c.Clientset.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	node := nodes.Items[0].Name
+func drain(ctx context.Context, c *kube.Cluster, node string, stages []stage) error {
 	drained := make(chan error, 1)
 	go func() {
 		_, err := c.Kubectl(ctx, "drain", node, "--pod-selector=demo=engine", "--ignore-daemonsets", "--timeout=3m")
 		drained <- err
 	}()
-	uncordon := func() error {
-		_, err := c.Clientset.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, []byte(`{"spec":{"unschedulable":null}}`), metav1.PatchOptions{})
-		return err
-	}
 	for done := false; !done; {
 		select {
 		case err := <-drained:
@@ -180,7 +174,7 @@ func drain(ctx context.Context, c *kube.Cluster, stages []stage) error {
 			done = true
 		case <-time.After(500 * time.Millisecond):
 		}
-		if err := uncordon(); err != nil {
+		if err := c.Uncordon(ctx, node); err != nil {
 			return err
 		}
 	}

@@ -34,7 +34,11 @@ func TestNodeDrainCutsNoRequest(t *testing.T) {
 	c := loaded(t)
 	require.NoError(t, installed())
 	namespace := optedIn(t, c)
-	deploy(t, c, namespace, vllm(30), 2)
+	node, err := c.Worker(t.Context())
+	require.NoError(t, err)
+	pod := vllm(30)
+	pod.Spec.NodeSelector = kube.On(node)
+	deploy(t, c, namespace, pod, 2)
 	maxUnavailable := intstr.FromInt32(1)
 	require.NoError(t, c.Client.Create(t.Context(), &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "engine"},
@@ -46,7 +50,6 @@ func TestNodeDrainCutsNoRequest(t *testing.T) {
 	before := alive(t, c, namespace)
 	records := stream(t, c, namespace)
 
-	node := nodeOf(t, c, namespace)
 	drained := make(chan error, 1)
 	go func() {
 		_, err := c.Kubectl(t.Context(), "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=100s",
@@ -59,10 +62,10 @@ func TestNodeDrainCutsNoRequest(t *testing.T) {
 			require.NoError(t, err)
 			done = true
 		case <-time.After(500 * time.Millisecond):
-			cordon(t, c, node, false)
+			require.NoError(t, c.Uncordon(t.Context(), node))
 		}
 	}
-	cordon(t, c, node, false)
+	require.NoError(t, c.Uncordon(t.Context(), node))
 	require.NoError(t, ready(t.Context(), c, namespace, 2))
 	require.Empty(t, survivors(t, c, namespace, before), "every replica was to be evicted")
 	requireNothingCut(t, records())
@@ -220,27 +223,11 @@ func survivors(t *testing.T, c *kube.Cluster, namespace string, before []string)
 	return slices.DeleteFunc(alive(t, c, namespace), func(name string) bool { return !slices.Contains(before, name) })
 }
 
-func nodeOf(t *testing.T, c *kube.Cluster, namespace string) string {
-	t.Helper()
-	list, err := engines(t.Context(), c, namespace)
-	require.NoError(t, err)
-	require.NotEmpty(t, list)
-	return list[0].Spec.NodeName
-}
-
-func cordon(t *testing.T, c *kube.Cluster, node string, unschedulable bool) {
-	t.Helper()
-	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, unschedulable)
-	_, err := c.Clientset.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{})
-	require.NoError(t, err)
-}
-
 // offer gives one node some units of an extended resource.
 func offer(t *testing.T, c *kube.Cluster, name corev1.ResourceName, units int) {
 	t.Helper()
-	nodes, err := c.Clientset.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	node, err := c.Worker(t.Context())
 	require.NoError(t, err)
-	node := nodes.Items[0].Name
 	patch := func(ctx context.Context, value string) error {
 		body := fmt.Appendf(nil, `{"status":{"capacity":{%q:%s}}}`, name, value)
 		_, err := c.Clientset.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, body, metav1.PatchOptions{}, "status")

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"os"
 	"sync"
 	"testing"
@@ -15,13 +16,24 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(kubetest.Run(m))
+	os.Exit(kubetest.Run(m, leave))
+}
+
+// leave takes lastcall away again from a cluster that outlives the suite.
+func leave() error {
+	ctx := context.Background()
+	if connected == nil || connected.Own() {
+		return nil
+	}
+	return errors.Join(install.Uninstall(ctx, connected, install.Namespace), install.RemoveCRD(ctx, connected))
 }
 
 var connected *kube.Cluster
 
 var (
-	images    = sync.OnceValue(func() error { return install.Images(context.Background(), connected) })
+	images = sync.OnceValue(func() error {
+		return errors.Join(install.Check(context.Background(), connected), install.Images(context.Background(), connected))
+	})
 	installed = sync.OnceValue(func() error { return install.Chart(context.Background(), connected, install.Namespace) })
 )
 

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/test/cluster/kube"
 	"github.com/lastcall-dev/lastcall/test/engine/bundle"
 )
@@ -38,6 +39,19 @@ func Images(ctx context.Context, c *kube.Cluster) error {
 	return c.Load(ctx, append(archives, filepath.Join(dir, "webhook.tar"))...)
 }
 
+// Check refuses a cluster that is not our own and has lastcall already: a suite
+// would take over the release of whoever uses it, and remove it.
+func Check(ctx context.Context, c *kube.Cluster) error {
+	if c.Own() {
+		return nil
+	}
+	found, err := c.Kubectl(ctx, "get", "crd", "modeldeployments."+names.Group, "--ignore-not-found", "-o", "name")
+	if err == nil && strings.TrimSpace(found) != "" {
+		err = fmt.Errorf("the cluster of KUBECONFIG has lastcall already (%s): use a cluster that is for tests", strings.TrimSpace(found))
+	}
+	return err
+}
+
 // Chart installs or upgrades the chart and waits until it is ready. The values
 // are those of helm's --set.
 func Chart(ctx context.Context, c *kube.Cluster, namespace string, values ...string) error {
@@ -48,9 +62,15 @@ func Chart(ctx context.Context, c *kube.Cluster, namespace string, values ...str
 	return Helm(ctx, c, args...)
 }
 
-// Uninstall removes the release and waits until it is gone.
+// Uninstall removes the release and waits until it is gone. The CRD stays.
 func Uninstall(ctx context.Context, c *kube.Cluster, namespace string) error {
 	return Helm(ctx, c, "uninstall", Release, "--namespace", namespace, "--wait", "--timeout=2m")
+}
+
+// RemoveCRD removes what an uninstall keeps, with every ModelDeployment.
+func RemoveCRD(ctx context.Context, c *kube.Cluster) error {
+	_, err := c.Kubectl(ctx, "delete", "crd", "modeldeployments."+names.Group, "--ignore-not-found", "--timeout=30s")
+	return err
 }
 
 // Helm runs the real helm, at the version that the tools module pins, in the root

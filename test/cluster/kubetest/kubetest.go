@@ -26,27 +26,30 @@ var shared struct {
 	err   error
 }
 
-// Run runs the tests of a package and then takes down the cluster, if it was for them that it came up:
+// Run runs the tests of a package, then what they leave to be done last, and then takes down the cluster, if it was for
+// them that it came up:
 //
 //	func TestMain(m *testing.M) { os.Exit(kubetest.Run(m)) }
-func Run(m *testing.M) int {
+func Run(m *testing.M, last ...func() error) int {
 	code := m.Run()
 	if shared.close == nil {
 		return code
 	}
-	if err := shared.close(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return max(code, 1)
+	for _, do := range append(last, shared.close) {
+		if err := do(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
 	}
 	return code
 }
 
 // Connect returns the cluster of this package's tests, see kube.Open. The test is skipped, with the reason, where no
-// cluster can run, and fails when one should have come up. The package needs a TestMain with Run.
+// cluster can run for want of root, and fails when one should have come up. The package needs a TestMain with Run.
 func Connect(t testing.TB) *kube.Cluster {
 	t.Helper()
 	shared.open.Do(func() { shared.c, shared.close, shared.err = kube.Open(context.WithoutCancel(t.Context()), os.Stderr) })
-	if unavailable := (*node.UnavailableError)(nil); errors.As(shared.err, &unavailable) {
+	if unavailable := (*node.UnavailableError)(nil); errors.As(shared.err, &unavailable) && os.Geteuid() != 0 {
 		t.Skip(unavailable)
 	}
 	if shared.err != nil {
