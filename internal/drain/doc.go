@@ -23,7 +23,9 @@
 // An engine whose gauges cannot be read (engine.Unmeasurable) gets the same
 // program, and what its listener does decides as for any other. An endpoint
 // without addresses is for a member that serves no metrics: every read finds
-// nothing to measure, so its hook ends after the settle.
+// nothing to measure, so its hook ends after the settle. One without a port is
+// for several servers in one container: none can answer for the others, so its
+// hook reads nothing and ends at the deadline.
 //
 // The program logs to the container's log, best effort, in lines such as
 //

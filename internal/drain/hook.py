@@ -9,7 +9,8 @@
 #: OPTIONAL   the gauges that may be missing
 #: BREAKDOWN  labels that mark a sample as part of another one
 #: COPY       labels that tell copies of one value apart
-#: SCHEME, HOSTS, PORT, PATH   where the engine serves its metrics
+#: SCHEME, HOSTS, PORT, PATH   where the engine serves its metrics; PORT 0 if nowhere
+#:            that would answer for all its requests
 #: SETTLE     the first read starts
 #: LAST       the latest moment a read may start
 #: END        the latest moment a read may end
@@ -376,6 +377,10 @@ def drain(log):
 def main():
     signal.signal(signal.SIGALRM, on_alarm)
     log = Log()
+    if not PORT:
+        log.write("the engine serves on to %g s: its requests cannot be counted" % LAST)
+        sleep_until(LAST)
+        return log.write("Deadline: requests may be in flight")
     log.write("the engine serves on; its gauges are read on port %d from %g s to %g s" % (PORT, SETTLE, LAST))
     log.write(drain(log))
 

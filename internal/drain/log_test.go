@@ -174,3 +174,15 @@ func TestTheLogInARealProcfs(t *testing.T) {
 	assert.Regexp(t, `^lastcall: drain: \d\.\d s: Drained: nothing is in flight$`, lines[2])
 	assert.Equal(t, "exit code 0", lines[3])
 }
+
+func TestWithoutAPortNothingIsReadAndTheDeadlineEnds(t *testing.T) {
+	t.Parallel()
+	idle := serving(t, text(idleBody)).Endpoint
+	idle.Port = 0
+	ended := run{endpoint: idle, times: brief}.hook(t)
+	assert.Equal(t, []string{
+		"the engine serves on to 1.5 s: its requests cannot be counted",
+		"Deadline: requests may be in flight",
+	}, ended.texts())
+	assert.GreaterOrEqual(t, ended.last().at, brief.last)
+}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -49,6 +50,8 @@ type invocation struct {
 	flags      flags
 	grpc       bool
 	background bool
+	// several: it is one of several servers that the command line leaves running.
+	several bool
 }
 
 // servesNothing reports whether the process is a member of a replica that
@@ -72,6 +75,7 @@ func simpleCommands(argv []string, env *environment, depth int) []simpleCommand 
 	for _, c := range splitShell(text, params, env) {
 		for _, inner := range simpleCommands(c.words, env, depth+1) {
 			inner.background = inner.background || c.background
+			inner.job = cmp.Or(inner.job, c.job)
 			all = append(all, inner)
 		}
 	}
@@ -123,6 +127,7 @@ func findInvocation(commands []simpleCommand) (invocation, bool) {
 			best, found = i, true
 		}
 	}
+	best.several = mostServers(commands) > 1
 	return best, found
 }
 

@@ -15,6 +15,8 @@ type environment struct {
 	values map[string]string
 	budget int
 	depth  int
+	// jobs is how many jobs the shells read so far put in the background.
+	jobs int
 }
 
 func newEnvironment(values map[string]string) *environment {

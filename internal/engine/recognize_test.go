@@ -128,7 +128,7 @@ func TestEngineInShellText(t *testing.T) {
 		"bash -lc 'vllm serve x --port 8080'":                                            vllm8080,
 		"nohup bash -c \"vllm serve x --port 8080\" & wait":                              vllm8080,
 		"cat <<'EOF' > /c\nvllm serve x --port 9000\nEOF\nvllm serve x --port 8080":      vllm8080,
-		"vllm serve a --port 9000 & vllm serve b --port 8080":                            vllm8080,
+		"vllm serve a --port 9000 & vllm serve b --port 8080":                            vllm8080 + " SeveralPorts",
 		"vllm serve b --port 8080; echo vllm serve c":                                    vllm8080,
 		"vllm serve a --port 8080 & python3 -m sglang_router.launch_router":              vllm8080,
 		"vllm serve b --port 8080 || sglang serve --enable-metrics & sleep infinity":     "sglang by command http://127.0.0.1:30000/metrics",
@@ -141,6 +141,39 @@ func TestEngineInShellText(t *testing.T) {
 	for text, want := range rows {
 		t.Run(text, func(t *testing.T) {
 			assert.Equal(t, want, told(Recognize(Container{Command: sh(text)}, Source{})))
+		})
+	}
+}
+
+func TestSeveralServersInAContainer(t *testing.T) {
+	several := map[string]bool{
+		"vllm serve m --port 8000 & vllm serve m --port 8001 & wait":                                      true,
+		"vllm serve m --port 8000 & P=$!; vllm serve m --port 8001 & wait $P":                             true,
+		"vllm serve m & sglang serve --enable-metrics":                                                    true,
+		"for i in 0 1; do vllm serve m --port $((8000+i)) & done; wait":                                   true,
+		"for i in 0 1\ndo\n  CUDA_VISIBLE_DEVICES=$i vllm serve m --port 800$i > /log 2>&1 &\ndone\nwait": true,
+		"bash -c 'vllm serve m & vllm serve m --port 8001 & wait' & wait":                                 true,
+		"(vllm serve m & vllm serve m --port 8001 & wait)":                                                true,
+		"if [ $A ]; then vllm serve m & vllm serve m --port 8001 & fi; wait":                              true,
+		"if [ $A ]; then vllm serve m & else sleep 1; fi; vllm serve m --port 8001":                       true,
+
+		"vllm serve m & wait": false,
+		"vllm serve m || vllm serve m --enforce-eager & wait":              false,
+		"vllm serve m --headless & vllm serve m":                           false,
+		"vllm serve m; vllm serve m":                                       false,
+		"while true; do vllm serve m; sleep 1; done":                       false,
+		"while true; do vllm serve m & wait $!; done":                      false,
+		"while sleep 1; do curl localhost; done & vllm serve m":            false,
+		"vllm serve m & P=$!; ./warm-up; kill $P; vllm serve m":            false,
+		"if [ $A ]; then vllm serve m & else vllm serve m & fi; wait":      false,
+		"if [ $A ]; then vllm serve m; elif [ $B ]; then vllm serve m; fi": false,
+		"case $A in a) vllm serve m & ;; b) vllm serve m & ;; esac; wait":  false,
+	}
+	for text, want := range several {
+		t.Run(text, func(t *testing.T) {
+			m, ok := Recognize(Container{Command: []string{"bash", "-c", text}}, Source{})
+			assert.True(t, ok)
+			assert.Equal(t, want, m.Unmeasurable == SeveralPorts, m.Unmeasurable)
 		})
 	}
 }

@@ -8,6 +8,9 @@ type simpleCommand struct {
 	words []string
 	// background: the shell does not wait for it.
 	background bool
+	// job tells the lists in the background apart: of one only a command at a time
+	// runs. 0 in the foreground.
+	job int
 }
 
 // shell splits a shell text into its simple commands. It knows what people write
@@ -100,8 +103,9 @@ func (s *shell) ampersand() {
 		return
 	}
 	s.endCommand()
+	s.env.jobs++
 	for i := s.list; i < len(s.commands); i++ {
-		s.commands[i].background = true
+		s.commands[i].background, s.commands[i].job = true, s.env.jobs
 	}
 	s.list = len(s.commands)
 }

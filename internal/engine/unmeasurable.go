@@ -18,7 +18,10 @@ const (
 	StatsDisabled Unmeasurable = "StatsDisabled"
 	// MetricsDisabled: SGLang serves metrics only when told to.
 	MetricsDisabled Unmeasurable = "MetricsDisabled"
-	// SeveralPorts: each data-parallel rank has a listener of its own.
+	// SeveralPorts: more than one server runs in the container, or each
+	// data-parallel rank has a listener of its own. One listener that is idle says
+	// nothing of the others, so none is read: the hook holds to the deadline, which
+	// costs time and cuts no request.
 	SeveralPorts Unmeasurable = "SeveralPorts"
 	// UnixSocket: the engine listens on a Unix socket instead of a port.
 	UnixSocket Unmeasurable = "UnixSocket"
@@ -41,7 +44,7 @@ func (u Unmeasurable) Advice() string {
 	case MetricsDisabled:
 		return "SGLang serves metrics only when told to: add --enable-metrics"
 	case SeveralPorts:
-		return "Each data-parallel rank has a port of its own: remove --data-parallel-multi-port-external-lb"
+		return "Several servers have a port each, so every deletion takes the whole window: run one server in a container"
 	case UnixSocket:
 		return "It listens on a Unix socket: replace --uds by --port, or set " + names.AnnotationMetricsPort
 	case GRPCOnly:
@@ -69,7 +72,7 @@ func (i invocation) unmeasurable(at Endpoint, portAnnotated bool) Unmeasurable {
 		return StatsDisabled
 	case i.engine == SGLang && !f.partial && !f.on("enable-metrics"):
 		return MetricsDisabled
-	case i.engine == VLLM && f.on("data-parallel-multi-port-external-lb"):
+	case i.several, i.engine == VLLM && f.on("data-parallel-multi-port-external-lb"):
 		return SeveralPorts
 	case portAnnotated:
 		return ""

@@ -22,7 +22,12 @@ type target struct {
 // hook is the argv of the container's hook.
 func (t target) hook(graceSeconds int64) []string {
 	at := t.match.Endpoint
-	if t.match.Unmeasurable == engine.ServesNoMetrics {
+	switch t.match.Unmeasurable {
+	case engine.SeveralPorts:
+		// One idle server says nothing of the others. With no port the hook holds to
+		// its deadline.
+		at.Port = 0
+	case engine.ServesNoMetrics:
 		// Members of an SGLang replica answer with a page without gauges, for which
 		// the hook would wait to its deadline. With no address it ends at the settle.
 		at.Hosts = nil
