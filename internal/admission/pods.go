@@ -65,7 +65,8 @@ func patched(result mutate.Result) admission.Response {
 	}
 	patch, err := json.Marshal(result.Patch)
 	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("writing the patch: %w", err))
+		// No fault of the Pod's, so not a refusal: see Register.
+		panic(fmt.Errorf("writing the patch: %w", err))
 	}
 	response.Patch = patch
 	response.PatchType = new(admissionv1.PatchTypeJSONPatch)

@@ -2,7 +2,10 @@ package admission
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -22,6 +25,7 @@ import (
 
 	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/internal/drain"
+	"github.com/lastcall-dev/lastcall/internal/mutate"
 )
 
 func TestAnEnginePodIsPatchedAsTheAPIServerWould(t *testing.T) {
@@ -161,6 +165,32 @@ func TestRegisterServesBothPaths(t *testing.T) {
 	_, pattern := server.mux.Handler(httptest.NewRequestWithContext(t.Context(), http.MethodPost, PathModelDeployments, nil))
 	require.Equal(t, PathModelDeployments, pattern)
 	require.Error(t, Register(server, newScheme(t), registry), "metrics that are registered already are an error, not a panic")
+}
+
+// An answer of "not allowed" would be a denial even under failurePolicy Ignore.
+func TestAPanicLeavesTheDecisionToTheFailurePolicy(t *testing.T) {
+	server := &fakeServer{}
+	require.NoError(t, Register(server, newScheme(t), prometheus.NewRegistry()))
+	for _, path := range []string{PathPods, PathModelDeployments} {
+		t.Run(path, func(t *testing.T) {
+			handler, _ := server.mux.Handler(httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, nil))
+			handler.(*admission.Webhook).Handler = admission.HandlerFunc(func(context.Context, admission.Request) admission.Response {
+				panic("a bug")
+			})
+			served := httptest.NewUnstartedServer(&server.mux)
+			served.Config.ErrorLog = log.New(io.Discard, "", 0)
+			served.Start()
+			defer served.Close()
+
+			review := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1"}}`
+			response, err := served.Client().Post(served.URL+path, "application/json", strings.NewReader(review))
+			if err == nil {
+				response.Body.Close() //nolint:errcheck // there should be none
+			}
+			require.ErrorIs(t, err, io.EOF)
+		})
+	}
+	require.Panics(t, func() { patched(mutate.Result{Patch: []mutate.Operation{{Value: func() {}}}}) }, "a patch that cannot be written")
 }
 
 // FuzzPodHandler sends what no API server would: the handler answers, and what it
