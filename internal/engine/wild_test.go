@@ -142,7 +142,7 @@ func TestCommandLinesInTheWild(t *testing.T) {
 		},
 		{
 			"sglang docs lws_pd_deploy.mdx, worker: its declared port is not what it listens on",
-			Container{Command: argv("python3 -m sglang.launch_server --model-path /work/models --disaggregation-mode prefill --node-rank $(LWS_WORKER_INDEX)"), Ports: []Port{{"", 30001}}},
+			Container{Command: argv("python3 -m sglang.launch_server --model-path /models --disaggregation-mode prefill --node-rank $(LWS_WORKER_INDEX)"), Ports: []Port{{"", 30001}}},
 			sglang30000 + " Prefill MetricsDisabled",
 		},
 		{

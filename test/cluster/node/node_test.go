@@ -39,7 +39,7 @@ func TestAKubeconfigTellsItsCluster(t *testing.T) {
 	name, ok := NameOf(KubeconfigPath("mine"))
 	assert.True(t, ok)
 	assert.Equal(t, "mine", name)
-	for _, path := range []string{"", "/root/.kube/config", "kubeconfig", KubeconfigPath("mine") + ":/root/.kube/config"} {
+	for _, path := range []string{"", "/home/me/.kube/config", "kubeconfig", KubeconfigPath("mine") + ":/home/me/.kube/config"} {
 		_, ok := NameOf(path)
 		assert.False(t, ok, path)
 	}
