@@ -38,6 +38,19 @@ func TestEnginesTable(t *testing.T) {
 	requireBlock(t, "engines.md", "engines", table.String())
 }
 
+func TestUnmeasurableTable(t *testing.T) {
+	var table strings.Builder
+	table.WriteString("| the engine | its hook | what to change |\n|---|---|---|\n")
+	for _, u := range engine.Unmeasurables() {
+		hook := "ends after the settle"
+		if u.Holds() {
+			hook = "waits to the deadline"
+		}
+		fmt.Fprintf(&table, "| %s | %s | %s |\n", u.When(), hook, u.Advice())
+	}
+	requireBlock(t, "engines.md", "unmeasurable", table.String())
+}
+
 // requireBlock compares what stands between the markers of a table with want.
 func requireBlock(t *testing.T, file, name, want string) {
 	t.Helper()

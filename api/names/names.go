@@ -85,7 +85,8 @@ const (
 	// ReasonEngineRecognized means that the engine was found and can be measured.
 	ReasonEngineRecognized = "EngineRecognized"
 	// ReasonNotMeasurable means that the engine was found but its gauges cannot be
-	// read; the hook still gives the settle, and a warning says what to change.
+	// read. The hook ends after the settle, or holds to the deadline where the
+	// engine answers without them; a warning says what to change.
 	ReasonNotMeasurable = "NotMeasurable"
 	// ReasonNoEngine means that no container runs an engine lastcall knows.
 	ReasonNoEngine = "NoEngine"

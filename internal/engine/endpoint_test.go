@@ -201,9 +201,10 @@ func TestWhatCannotBeMeasured(t *testing.T) {
 }
 
 func TestEveryReasonHasAdviceThatFitsAWarning(t *testing.T) {
-	for _, u := range []Unmeasurable{ServesNoMetrics, StatsDisabled, MetricsDisabled, SeveralPorts, UnixSocket, GRPCOnly, ClientCertificate, AddressUnknown} {
+	for _, u := range Unmeasurables() {
 		assert.NotEmpty(t, u.Advice(), u)
 		assert.Less(t, len(u.Advice()), 120, u)
+		assert.NotEmpty(t, u.When(), u)
 	}
 	assert.Empty(t, Unmeasurable("").Advice())
 }

@@ -34,25 +34,94 @@ const (
 	AddressUnknown Unmeasurable = "AddressUnknown"
 )
 
+// explanations are what warnings and the documentation say of each reason.
+var explanations = []struct {
+	reason Unmeasurable
+	when   string
+	// holds: the hook waits to its deadline, and does not end after the settle.
+	holds  bool
+	advice string
+}{
+	{
+		reason: ServesNoMetrics,
+		when:   "a worker: vLLM `--headless`, a node rank above 0",
+		advice: "This member of the replica serves no metrics, its leader answers for it: nothing to change here",
+	},
+	{
+		reason: StatsDisabled,
+		when:   "vLLM with `--disable-log-stats`: it answers, without its gauges",
+		holds:  true,
+		advice: "vLLM keeps no statistics, so every deletion takes the whole window: remove --disable-log-stats",
+	},
+	{
+		reason: MetricsDisabled,
+		when:   "SGLang without `--enable-metrics`",
+		advice: "SGLang serves metrics only when told to: add --enable-metrics",
+	},
+	{
+		reason: SeveralPorts,
+		when:   "several servers in one container, or vLLM with `--data-parallel-multi-port-external-lb`",
+		holds:  true,
+		advice: "Several servers have a port each, so every deletion takes the whole window: run one server in a container",
+	},
+	{
+		reason: UnixSocket,
+		when:   "vLLM with `--uds`",
+		advice: "It listens on a Unix socket: replace --uds by --port, or set " + names.AnnotationMetricsPort,
+	},
+	{
+		reason: GRPCOnly,
+		when:   "`--grpc`, SGLang's gRPC mode",
+		advice: "It serves gRPC only: start its HTTP server, or set " + names.AnnotationMetricsPort,
+	},
+	{
+		reason: ClientCertificate,
+		when:   "a client certificate is demanded: `--ssl-cert-reqs 2`",
+		advice: "It demands a client certificate: set --ssl-cert-reqs to 0 or 1, or set " + names.AnnotationMetricsPort,
+	},
+	{
+		reason: AddressUnknown,
+		when:   "`--host` is a name, or not known at admission",
+		advice: "It binds an address that is not known at admission: set --host to 0.0.0.0 or ::",
+	},
+}
+
+// Unmeasurables returns every reason.
+func Unmeasurables() []Unmeasurable {
+	var all []Unmeasurable
+	for _, e := range explanations {
+		all = append(all, e.reason)
+	}
+	return all
+}
+
+// When says in Markdown which engines the reason is about; empty for "".
+func (u Unmeasurable) When() string {
+	for _, e := range explanations {
+		if e.reason == u {
+			return e.when
+		}
+	}
+	return ""
+}
+
+// Holds reports whether the hook waits to its deadline; otherwise nothing answers
+// it, and it ends after the settle.
+func (u Unmeasurable) Holds() bool {
+	for _, e := range explanations {
+		if e.reason == u {
+			return e.holds
+		}
+	}
+	return false
+}
+
 // Advice is the sentence that tells the user what to change; empty for "".
 func (u Unmeasurable) Advice() string {
-	switch u {
-	case ServesNoMetrics:
-		return "This member of the replica serves no metrics, its leader answers for it: nothing to change here"
-	case StatsDisabled:
-		return "vLLM keeps no statistics: remove --disable-log-stats"
-	case MetricsDisabled:
-		return "SGLang serves metrics only when told to: add --enable-metrics"
-	case SeveralPorts:
-		return "Several servers have a port each, so every deletion takes the whole window: run one server in a container"
-	case UnixSocket:
-		return "It listens on a Unix socket: replace --uds by --port, or set " + names.AnnotationMetricsPort
-	case GRPCOnly:
-		return "It serves gRPC only: start its HTTP server, or set " + names.AnnotationMetricsPort
-	case ClientCertificate:
-		return "It demands a client certificate: set --ssl-cert-reqs to 0 or 1, or set " + names.AnnotationMetricsPort
-	case AddressUnknown:
-		return "It binds an address that is not known at admission: set --host to 0.0.0.0 or ::"
+	for _, e := range explanations {
+		if e.reason == u {
+			return e.advice
+		}
 	}
 	return ""
 }

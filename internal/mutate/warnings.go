@@ -36,7 +36,11 @@ func (p pod) warnings(r Record, t *target) []string {
 	case names.ReasonGraceOutOfRange:
 		say("no hook: terminationGracePeriodSeconds %d %s", r.GraceSeconds, validate.Grace(r.GraceSeconds))
 	case names.ReasonNotMeasurable:
-		say("container %q: requests in flight cannot be counted. %s", r.Container, t.match.Unmeasurable.Advice())
+		notWaitedFor := " and are not waited for"
+		if t.match.Unmeasurable.Holds() {
+			notWaitedFor = ""
+		}
+		say("container %q: requests in flight cannot be counted%s. %s", r.Container, notWaitedFor, t.match.Unmeasurable.Advice())
 	}
 	if r.Outcome != names.OutcomeInjected {
 		return all
