@@ -136,6 +136,7 @@ func (c simpleCommand) invocation() (invocation, bool) {
 	if len(words) == 0 || slices.Contains(speakers, path.Base(words[0])) {
 		return invocation{}, false
 	}
+	words = detachModules(words)
 	for at := range words {
 		for _, form := range startForms {
 			if form.matches(words[at:]) {
@@ -149,6 +150,24 @@ func (c simpleCommand) invocation() (invocation, bool) {
 		}
 	}
 	return invocation{}, false
+}
+
+// detachModules makes two words of -mvllm.x and -um vllm.x, as Python does.
+func detachModules(words []string) []string {
+	var all []string
+	for _, word := range words {
+		options, module, found := strings.Cut(word, "m")
+		isModule := module == "" || strings.HasPrefix(module, "vllm.") || strings.HasPrefix(module, "sglang.")
+		if !found || !isModule || !strings.HasPrefix(options, "-") || strings.HasPrefix(options, "--") {
+			all = append(all, word)
+			continue
+		}
+		all = append(all, "-m")
+		if module != "" {
+			all = append(all, module)
+		}
+	}
+	return all
 }
 
 func (f startForm) matches(words []string) bool {
