@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -124,29 +125,39 @@ func (r *Rotator) step(ctx context.Context, secret *corev1.Secret) (ctrl.Result,
 	return ctrl.Result{}, nil
 }
 
-// trust changes the CA bundles of both configurations where change wants so.
+// trust changes the CA bundles of both configurations where change wants so. One
+// that is missing does not hold up the other: it is seen when it comes back.
 func (r *Rotator) trust(ctx context.Context, change func(bundle []byte) []byte) error {
-	for _, configuration := range []client.Object{
-		&admissionregistrationv1.MutatingWebhookConfiguration{},
-		&admissionregistrationv1.ValidatingWebhookConfiguration{},
-	} {
-		if err := r.Client.Get(ctx, client.ObjectKey{Name: r.Secret.Name}, configuration); err != nil {
-			return fmt.Errorf("reading what to write the CA bundle into: %w", err)
-		}
-		before := configuration.DeepCopyObject().(client.Object)
-		for _, config := range clientConfigs(configuration) {
-			config.CABundle = change(config.CABundle)
-		}
-		if equality.Semantic.DeepEqual(before, configuration) {
-			continue
-		}
-		// The lock keeps an upgrade that adds an entry from meeting a list without it.
-		patch := client.StrategicMergeFrom(before, client.MergeFromWithOptimisticLock{})
-		if err := r.Client.Patch(ctx, configuration, patch); err != nil {
-			return fmt.Errorf("writing the CA bundle: %w", err)
-		}
-		log.FromContext(ctx).Info("Wrote the CA bundle into a webhook configuration", "kind", fmt.Sprintf("%T", configuration))
+	mutating := r.trustIn(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{}, change)
+	validating := r.trustIn(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{}, change)
+	if apierrors.IsNotFound(mutating) && apierrors.IsNotFound(validating) {
+		return mutating
 	}
+	for _, err := range []error{mutating, validating} {
+		if apierrors.IsNotFound(err) {
+			log.FromContext(ctx).Error(err, "A webhook configuration is missing; "+remedy)
+		}
+	}
+	return errors.Join(client.IgnoreNotFound(mutating), client.IgnoreNotFound(validating))
+}
+
+func (r *Rotator) trustIn(ctx context.Context, configuration client.Object, change func(bundle []byte) []byte) error {
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: r.Secret.Name}, configuration); err != nil {
+		return fmt.Errorf("reading what to write the CA bundle into: %w", err)
+	}
+	before := configuration.DeepCopyObject().(client.Object)
+	for _, config := range clientConfigs(configuration) {
+		config.CABundle = change(config.CABundle)
+	}
+	if equality.Semantic.DeepEqual(before, configuration) {
+		return nil
+	}
+	// The lock keeps an upgrade that adds an entry from meeting a list without it.
+	patch := client.StrategicMergeFrom(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, configuration, patch); err != nil {
+		return fmt.Errorf("writing the CA bundle: %w", err)
+	}
+	log.FromContext(ctx).Info("Wrote the CA bundle into a webhook configuration", "kind", fmt.Sprintf("%T", configuration))
 	return nil
 }
 

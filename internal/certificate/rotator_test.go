@@ -69,18 +69,25 @@ func (c *cluster) secret(t *testing.T) *corev1.Secret {
 	return secret
 }
 
-func (c *cluster) bundles(t *testing.T) (bundles [][]byte) {
+func (c *cluster) bundles(t *testing.T) [][]byte {
+	t.Helper()
+	bundles := c.bundlesThere(t)
+	require.Len(t, bundles, 3)
+	return bundles
+}
+
+// bundlesThere are those of the configurations that exist.
+func (c *cluster) bundlesThere(t *testing.T) (bundles [][]byte) {
 	t.Helper()
 	for _, configuration := range []client.Object{
 		&admissionregistrationv1.MutatingWebhookConfiguration{},
 		&admissionregistrationv1.ValidatingWebhookConfiguration{},
 	} {
-		require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: own.Name}, configuration))
+		require.NoError(t, client.IgnoreNotFound(c.Get(t.Context(), client.ObjectKey{Name: own.Name}, configuration)))
 		for _, config := range clientConfigs(configuration) {
 			bundles = append(bundles, config.CABundle)
 		}
 	}
-	require.Len(t, bundles, 3)
 	return bundles
 }
 
@@ -92,7 +99,7 @@ func (c *cluster) requireTrust(t *testing.T) {
 	if parsed, err := p.parse(); err != nil || realTime.Now().After(parsed.Leaf.NotAfter) {
 		return
 	}
-	for _, bundle := range c.bundles(t) {
+	for _, bundle := range c.bundlesThere(t) {
 		if len(bundle) == 0 {
 			continue
 		}
@@ -237,18 +244,55 @@ func TestASecretFromAnotherAuthorityIsTrusted(t *testing.T) {
 
 func TestNothingIsServedBeforeItIsTrusted(t *testing.T) {
 	c := newCluster(t)
-	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: own.Name}}
-	require.NoError(t, c.Delete(t.Context(), configuration))
+	configurations := c.deleteConfigurations(t)
 
 	_, err := c.rotator.Reconcile(t.Context(), c.secret(t))
 	require.Error(t, err)
 	assert.True(t, apierrors.IsNotFound(err), "got %v", err)
 	assert.Empty(t, c.secret(t).Data)
 
-	configuration.Webhooks = []admissionregistrationv1.ValidatingWebhook{{Name: "c.lastcall.dev"}}
-	require.NoError(t, c.Create(t.Context(), configuration))
+	for _, configuration := range configurations {
+		require.NoError(t, c.Create(t.Context(), configuration))
+	}
 	c.settle(t)
 	assert.NotEmpty(t, c.secret(t).Data)
+}
+
+func TestAMissingConfigurationDoesNotHoldUpTheOther(t *testing.T) {
+	for i := range 2 {
+		c := newCluster(t)
+		configurations := c.deleteConfigurations(t)
+		missing, there := configurations[i], configurations[1-i]
+		require.NoError(t, c.Create(t.Context(), there))
+
+		c.settle(t)
+		stored := pairOf(c.secret(t).Data)
+		require.NotEmpty(t, stored.authorities)
+		require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(there), there))
+		assert.Equal(t, string(stored.authorities), string(clientConfigs(there)[0].CABundle))
+
+		require.NoError(t, c.Create(t.Context(), missing))
+		c.settle(t)
+		assert.Equal(t, stored, pairOf(c.secret(t).Data))
+		for _, bundle := range c.bundles(t) {
+			assert.Equal(t, string(stored.authorities), string(bundle))
+		}
+	}
+}
+
+// deleteConfigurations returns both as they can be created again.
+func (c *cluster) deleteConfigurations(t *testing.T) []client.Object {
+	t.Helper()
+	configurations := []client.Object{
+		&admissionregistrationv1.MutatingWebhookConfiguration{},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{},
+	}
+	for _, configuration := range configurations {
+		require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: own.Name}, configuration))
+		require.NoError(t, c.Delete(t.Context(), configuration))
+		configuration.SetResourceVersion("")
+	}
+	return configurations
 }
 
 func TestTwoLeadersDoNotUndoEachOther(t *testing.T) {

@@ -1,6 +1,8 @@
 package certificate
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -16,6 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// remedy ends the sentence about an object of the chart that somebody deleted. The
+// webhook may create none of them.
+const remedy = "`helm upgrade` with the same values brings it back"
 
 // SelfSigned is a webhook that makes its own certificate. One name is that of
 // its Service, its Secret, its Lease and its two webhook configurations.
@@ -45,24 +51,32 @@ func (s SelfSigned) Lock(config *rest.Config) (resourcelock.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &resourcelock.LeaseLock{
+	return lock{&resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name},
 		Client:     leases,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
-	}, nil
+	}}, nil
 }
+
+// lock is a Lease that is never created, only found: the election logs why.
+type lock struct{ *resourcelock.LeaseLock }
+
+var errLeaseMissing = errors.New("the Lease is missing and nobody renews the certificate; " + remedy)
+
+func (lock) Create(context.Context, resourcelock.LeaderElectionRecord) error { return errLeaseMissing }
 
 // Register keeps the certificate on the elected replica and fills serving on
 // each. The cache of mgr must be limited by CacheOptions.
 func (s SelfSigned) Register(mgr ctrl.Manager, serving *Serving) error {
-	follower := &Follower{Serving: serving}
+	secret := client.ObjectKey{Namespace: s.Namespace, Name: s.Name}
+	follower := &Follower{Client: mgr.GetClient(), Secret: secret, Serving: serving}
 	if err := follower.Register(mgr); err != nil {
 		return err
 	}
 	rotator := &Rotator{
 		Client: mgr.GetClient(),
 		Clock:  serving.Clock,
-		Secret: client.ObjectKey{Namespace: s.Namespace, Name: s.Name},
+		Secret: secret,
 		DNSNames: []string{
 			fmt.Sprintf("%s.%s.svc", s.Name, s.Namespace),
 			fmt.Sprintf("%s.%s.svc.cluster.local", s.Name, s.Namespace),

@@ -17,10 +17,14 @@ type Serving struct {
 	// Clock says when the certificate has expired.
 	Clock clock.PassiveClock
 
-	current atomic.Pointer[tls.Certificate]
+	current       atomic.Pointer[tls.Certificate]
+	secretMissing atomic.Bool
 }
 
-var errNoCertificate = errors.New("there is no serving certificate yet")
+var (
+	errNoCertificate = errors.New("there is no serving certificate yet")
+	errSecretMissing = errors.New("the Secret of the serving certificate is missing; " + remedy)
+)
 
 // GetCertificate is for tls.Config. It fails a handshake while there is no
 // certificate.
@@ -36,7 +40,10 @@ func (s *Serving) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 // trust what this replica serves.
 func (s *Serving) Check(*http.Request) error {
 	current := s.current.Load()
-	if current == nil {
+	switch {
+	case current == nil && s.secretMissing.Load():
+		return errSecretMissing
+	case current == nil:
 		return errNoCertificate
 	}
 	now := s.Clock.Now()
