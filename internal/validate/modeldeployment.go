@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -34,6 +36,9 @@ func ModelDeployment(md *v1alpha1.ModelDeployment) (field.ErrorList, []string) {
 		name = md.GenerateName + "xxxxx" // what the API server adds
 	}
 	f.name(name, field.NewPath("metadata", "name"))
+	if md.Namespace == metav1.NamespaceSystem || md.Namespace == corev1.NamespaceNodeLease {
+		f.add(field.Forbidden(field.NewPath("metadata", "namespace"), "the webhook is never asked about Pods in kube-system and kube-node-lease, so replicas would have no drain window; use another namespace"))
+	}
 	f.spec(&md.Spec, name, field.NewPath("spec"))
 	return f.errs, f.warnings
 }

@@ -36,6 +36,10 @@ func TestModelDeploymentErrors(t *testing.T) {
 			},
 			`spec.roles[0].name: Invalid value: "server": ` + podNameMessage,
 		},
+		"a namespace whose Pods the webhook never sees": {
+			func(md *v1alpha1.ModelDeployment, _ *v1alpha1.Role) { md.Namespace = "kube-system" },
+			"metadata.namespace: Forbidden: the webhook is never asked about Pods in kube-system and kube-node-lease, so replicas would have no drain window; use another namespace",
+		},
 		"no model": {
 			func(md *v1alpha1.ModelDeployment, _ *v1alpha1.Role) { md.Spec.Model.Name = "" },
 			"spec.model.name: Required value: it is the model that the engine loads",
@@ -146,6 +150,12 @@ func TestModelDeploymentErrors(t *testing.T) {
 				r.Labels = map[string]string{"app.kubernetes.io/component": "x"}
 			},
 			"spec.roles[0].labels[app.kubernetes.io/component]: Forbidden: lastcall sets it",
+		},
+		"a label that keeps Pods away from the webhook": {
+			func(_ *v1alpha1.ModelDeployment, r *v1alpha1.Role) {
+				r.Labels = map[string]string{"app.kubernetes.io/part-of": "lastcall"}
+			},
+			"spec.roles[0].labels[app.kubernetes.io/part-of]: Forbidden: lastcall sets it",
 		},
 		"a label no Pod can have": {
 			func(_ *v1alpha1.ModelDeployment, r *v1alpha1.Role) { r.Labels = map[string]string{"a b": "x"} },

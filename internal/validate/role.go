@@ -146,7 +146,7 @@ func (r role) metadata(f *findings) {
 
 func isReserved(key string) bool {
 	switch key {
-	case "app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/component", names.LabelManagedBy:
+	case "app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/component", names.LabelManagedBy, names.LabelPartOf:
 		return true
 	}
 	return strings.HasPrefix(key, names.Group+"/")
