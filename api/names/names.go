@@ -57,6 +57,14 @@ const (
 	AnnotationTakeOver = Group + "/take-over"
 )
 
+// Annotations returns the ones a user may set on a Pod.
+func Annotations() []string {
+	return []string{
+		AnnotationEngine, AnnotationContainer, AnnotationGraceSeconds, AnnotationMetricsPort,
+		AnnotationMetricsScheme, AnnotationMetricsPath, AnnotationTakeOver,
+	}
+}
+
 // Annotations other tools use to say where metrics are; lastcall reads them
 // after its own.
 const (

@@ -2,6 +2,8 @@ package mutate
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/lastcall-dev/lastcall/api/names"
@@ -14,6 +16,16 @@ func (p pod) warnings(r Record, t *target) []string {
 	var all []string
 	say := func(format string, args ...any) { all = append(all, "lastcall: "+fmt.Sprintf(format, args...)) }
 
+	own := p.ownAnnotations()
+	if r.Reason == names.ReasonNoEngine && len(own) == 0 && p.meta.Labels[names.LabelDrain] != names.DrainEnabled {
+		// Its namespace is opted in, and it has nothing to do with engines.
+		return nil
+	}
+	unknown := slices.DeleteFunc(own, func(key string) bool { return slices.Contains(names.Annotations(), key) })
+	if len(unknown) > 0 && !p.operatorBuilt() {
+		say("unknown annotation %s; the known ones are %s, and %s is a label",
+			strings.Join(unknown, ", "), strings.Join(names.Annotations(), ", "), names.LabelDrain)
+	}
 	if p.meta.DeletionGracePeriodSeconds != nil {
 		say("metadata.deletionGracePeriodSeconds does nothing in a manifest; set spec.terminationGracePeriodSeconds or the annotation %s",
 			names.AnnotationGraceSeconds)
@@ -69,6 +81,14 @@ func (p pod) warnings(r Record, t *target) []string {
 		}
 	}
 	return all
+}
+
+// ownAnnotations are the Pod's annotations of lastcall's group, sorted. The record
+// is none of the user's.
+func (p pod) ownAnnotations() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(p.meta.Annotations)), func(key string) bool {
+		return !strings.HasPrefix(key, names.Group+"/") || key == names.AnnotationStatus
+	})
 }
 
 // role is the engine's role by the operator's label, else by its command.
