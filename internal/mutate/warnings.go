@@ -54,10 +54,14 @@ func (p pod) warnings(r Record, t *target) []string {
 		}
 		say("container %q: requests in flight cannot be counted%s. %s", r.Container, notWaitedFor, t.match.Unmeasurable.Advice())
 	}
-	if r.Outcome != names.OutcomeInjected {
-		return all
+	if r.Outcome == names.OutcomeInjected {
+		p.hookWarnings(r, t, say)
 	}
+	return all
+}
 
+// hookWarnings say what may keep the hook from doing its work.
+func (p pod) hookWarnings(r Record, t *target, say func(format string, args ...any)) {
 	if t.match.PortGuessed && t.match.Unmeasurable == "" {
 		say("container %q: the port is not known at admission: %d is assumed, and nothing waits for requests if it is another; set the annotation %s",
 			r.Container, t.match.Endpoint.Port, names.AnnotationMetricsPort)
@@ -80,7 +84,6 @@ func (p pod) warnings(r Record, t *target) []string {
 				c.Name)
 		}
 	}
-	return all
 }
 
 // ownAnnotations are the Pod's annotations of lastcall's group, sorted. The record
