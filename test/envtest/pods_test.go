@@ -76,8 +76,10 @@ func TestEachPodIsAskedAboutAtMostOnce(t *testing.T) {
 				for _, partOf := range []string{unset, names.PartOf} {
 					want := 0
 					switch {
+					case managedBy == names.Operator:
+						want = 1
 					case partOf == names.PartOf:
-					case managedBy == names.Operator, podDrain == names.DrainEnabled:
+					case podDrain == names.DrainEnabled:
 						want = 1
 					case namespaceDrain == names.DrainEnabled && podDrain != names.DrainDisabled:
 						want = 1
