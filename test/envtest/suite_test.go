@@ -35,9 +35,11 @@ const releaseNamespace = "default"
 var (
 	rendered []chart.Document
 	config   *rest.Config
-	api      client.Client
-	warnings = &warningRecorder{}
-	server   *webhookServer
+	// adminKubeconfig is config for programs.
+	adminKubeconfig []byte
+	api             client.Client
+	warnings        = &warningRecorder{}
+	server          *webhookServer
 )
 
 func TestMain(m *testing.M) {
@@ -94,6 +96,7 @@ func start() (stop func() error, err error) {
 	if config, err = environment.Start(); err != nil {
 		return nil, err
 	}
+	adminKubeconfig = environment.KubeConfig
 	config.WarningHandlerWithContext = warnings
 	if api, err = client.New(config, client.Options{FieldValidation: metav1.FieldValidationStrict}); err != nil {
 		return nil, err

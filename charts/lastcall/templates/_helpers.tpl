@@ -1,5 +1,9 @@
-{{/* The release's name, with the chart's in it once. */}}
+{{/* The release's name, with the chart's in it once. Helm allows names that a
+Service cannot have. */}}
 {{- define "lastcall.fullname" -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" .Release.Name) -}}
+{{ fail (printf "the release name %q must start with a letter, end with a letter or digit, and hold only lower-case letters, digits and dashes: it becomes the name of a Service; choose another" .Release.Name) }}
+{{- end -}}
 {{- if contains .Chart.Name .Release.Name -}}
 {{ .Release.Name | trunc 50 | trimSuffix "-" }}
 {{- else -}}
@@ -35,24 +39,16 @@ helm.sh/chart: {{ $root.Chart.Name }}-{{ $root.Chart.Version | replace "+" "_" }
 {{ $image.registry }}/{{ index . 1 }}:{{ $image.tag | default (index . 0).Chart.AppVersion }}
 {{- end -}}
 
-{{/* "true" where cert-manager makes the certificate, else empty. */}}
+{{/* "true" where cert-manager makes the certificate, else empty. A release that
+made its own stays with it, so that an upgrade never replaces one by the other. */}}
 {{- define "lastcall.certManager" -}}
 {{- $mode := .Values.certificates.mode -}}
-{{- if or (eq $mode "cert-manager") (and (eq $mode "auto") (.Capabilities.APIVersions.Has "cert-manager.io/v1")) -}}
+{{- if eq $mode "cert-manager" -}}
+true
+{{- else if and (eq $mode "auto") (.Capabilities.APIVersions.Has "cert-manager.io/v1") -}}
+{{- $own := lookup "v1" "Secret" .Release.Namespace (include "lastcall.name" (list . "webhook")) -}}
+{{- if not $own.data -}}
 true
 {{- end -}}
 {{- end -}}
-
-{{/* What the restricted Pod Security Standard asks of a container. */}}
-{{- define "lastcall.containerSecurityContext" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities: {drop: [ALL]}
-{{- end -}}
-
-{{- define "lastcall.podSecurityContext" -}}
-runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-seccompProfile: {type: RuntimeDefault}
 {{- end -}}

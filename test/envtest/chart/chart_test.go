@@ -49,9 +49,17 @@ func TestValuesThatDoNotExistAreRefused(t *testing.T) {
 	for _, flag := range []string{
 		"webhook.failurepolicy=Fail", "webhook.failurePolicy=fail", "webhook.replicas=0", "webhook.ports.webhook=443",
 		"certificates.mode=manual", "certificate.mode=auto", "networkPolicy.enable=true", "image.tag=10",
+		`webhook.podLabels.app\.kubernetes\.io/managed-by=lastcall-operator`,
 	} {
 		_, err := Render(t.Context(), "lastcall", namespace, "--set", flag)
 		assert.ErrorContains(t, err, "values don't meet the specifications of the schema", flag)
+	}
+}
+
+func TestAReleaseNameThatNoServiceCanHaveIsRefused(t *testing.T) {
+	for _, release := range []string{"1lastcall", "last.call"} {
+		_, err := Render(t.Context(), release, namespace)
+		assert.ErrorContains(t, err, `the release name "`+release+`" must start with a letter`)
 	}
 }
 
@@ -180,6 +188,16 @@ func TestOptions(t *testing.T) {
 		assert.Equal(t, admissionregistrationv1.Fail, *webhook.FailurePolicy, webhook.Name)
 	}
 	one[networkingv1.NetworkPolicy](t, documents, "NetworkPolicy")
+}
+
+func TestOpenShiftMayChooseTheUser(t *testing.T) {
+	documents := render(t, "--set", "webhook.podSecurityContext.runAsUser=null", "--set", "webhook.containerSecurityContext.privileged=false")
+	pod := one[appsv1.Deployment](t, documents, "Deployment").Spec.Template.Spec
+	assert.Nil(t, pod.SecurityContext.RunAsUser)
+	assert.True(t, *pod.SecurityContext.RunAsNonRoot)
+	assert.Equal(t, corev1.SeccompProfileTypeRuntimeDefault, pod.SecurityContext.SeccompProfile.Type)
+	assert.False(t, *pod.Containers[0].SecurityContext.Privileged)
+	assert.True(t, *pod.Containers[0].SecurityContext.ReadOnlyRootFilesystem)
 }
 
 func TestHelmLint(t *testing.T) {
