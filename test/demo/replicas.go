@@ -83,31 +83,46 @@ func (r *replicas) see(ctx context.Context, pod *corev1.Pod, gone bool) {
 // settled waits until every engine of the mode has one ready replica and nothing
 // is leaving.
 func (r *replicas) settled(ctx context.Context) error {
+	return r.wait(ctx, "the engines", func() bool {
+		leaving := false
+		for _, w := range r.pods {
+			leaving = leaving || !w.deleted.IsZero() && w.gone.IsZero()
+		}
+		return !leaving && r.ready("vllm", "") && r.ready("sglang", "") && r.ready("idle", "")
+	})
+}
+
+// replaced waits until the engine has a ready replica beside the old one, whose
+// delete may not have been seen yet.
+func (r *replicas) replaced(ctx context.Context, engine, old string) error {
+	return r.wait(ctx, "the replacement of "+old, func() bool { return r.ready(engine, old) })
+}
+
+// ready tells whether the engine has a replica, another one than this, that is
+// ready and not leaving.
+func (r *replicas) ready(engine, but string) bool {
+	for pod, w := range r.pods {
+		if w.name == engine && pod != but && w.ready && w.deleted.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *replicas) wait(ctx context.Context, what string, done func() bool) error {
 	for {
-		if r.isSettled() {
+		r.mu.Lock()
+		ok := done()
+		r.mu.Unlock()
+		if ok {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for the engines of %s: %w", r.namespace, context.Cause(ctx))
+			return fmt.Errorf("waiting for %s in %s: %w", what, r.namespace, context.Cause(ctx))
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-}
-
-func (r *replicas) isSettled() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	ready := map[string]int{}
-	for _, w := range r.pods {
-		if !w.deleted.IsZero() && w.gone.IsZero() {
-			return false
-		}
-		if w.ready && w.gone.IsZero() {
-			ready[w.name]++
-		}
-	}
-	return ready["vllm"] == 1 && ready["sglang"] == 1 && ready["idle"] == 1
 }
 
 // alive is the Pod of this engine that is not being deleted.

@@ -99,7 +99,7 @@ func play(ctx context.Context, c *kube.Cluster, node, scenario string, stages []
 	for i, s := range stages {
 		var err error
 		service := client.ObjectKey{Namespace: s.namespace, Name: "engine"}
-		if stop[i], err = clients.Start(ctx, c, service, "--clients=10", "--min-tokens=10", "--max-tokens=480"); err != nil {
+		if stop[i], err = clients.Start(ctx, c, service, "--clients=10", "--min-tokens=10", "--max-tokens=400"); err != nil {
 			return nil, err
 		}
 	}
@@ -132,7 +132,8 @@ func play(ctx context.Context, c *kube.Cluster, node, scenario string, stages []
 	return runs, nil
 }
 
-// remove deletes the engines one after the other, or rolls all out at once.
+// remove deletes the engines one after the other, each once the last one's
+// replacement is ready, or rolls all out at once.
 func (s stage) remove(ctx context.Context, c *kube.Cluster, scenario string) error {
 	if scenario == "rollout" {
 		if _, err := c.Kubectl(ctx, "rollout", "restart", "-n", s.namespace, "deployment", "--selector=demo=removal"); err != nil {
@@ -144,17 +145,18 @@ func (s stage) remove(ctx context.Context, c *kube.Cluster, scenario string) err
 		return s.replicas.settled(ctx)
 	}
 	for _, engine := range []string{"idle", "vllm", "sglang"} {
-		if _, err := c.Kubectl(ctx, "delete", "pod", "-n", s.namespace, s.replicas.alive(engine), "--wait=false"); err != nil {
+		pod := s.replicas.alive(engine)
+		if _, err := c.Kubectl(ctx, "delete", "pod", "-n", s.namespace, pod, "--wait=false"); err != nil {
 			return err
 		}
 		if engine == "idle" {
 			continue // nobody is sent to it: it can leave beside the first
 		}
-		if err := s.replicas.settled(ctx); err != nil {
+		if err := s.replicas.replaced(ctx, engine, pod); err != nil {
 			return err
 		}
 	}
-	return nil
+	return s.replicas.settled(ctx)
 }
 
 // drain empties the node of all modes' engines with kubectl drain, and lets it
