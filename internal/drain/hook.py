@@ -12,7 +12,7 @@
 #: SCHEME, HOSTS, PORT, PATH   where the engine serves its metrics; PORT 0 if nowhere
 #:            that would answer for all its requests
 #: SETTLE     the first read starts
-#: LAST       the latest moment a read may start
+#: LAST       the moment from which no read starts
 #: END        the latest moment a read may end
 #: INTERVAL   between the starts of two reads
 #: LIMIT      the longest one read may take
@@ -354,9 +354,12 @@ def sleep_until(at):
 
 def drain(log):
     at, row, moved = SETTLE, 0, False
-    kind = seen = None
-    while at <= LAST:
+    kind, seen = None, "no read was made in time"
+    while at < LAST:
         sleep_until(at)
+        #: An overloaded machine wakes late.
+        if elapsed() >= LAST:
+            break
         before = kind, seen
         kind, seen = read()
         if (kind, seen) != before:

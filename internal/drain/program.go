@@ -53,7 +53,7 @@ func Program(e engine.Engine, at engine.Endpoint, graceSeconds int64) string {
 // times are when the hook does what, from its own start.
 type times struct {
 	settle   time.Duration // the first read starts
-	last     time.Duration // the latest moment a read may start
+	last     time.Duration // the moment from which no read starts
 	end      time.Duration // the latest moment a read may end
 	interval time.Duration // between the starts of two reads
 	limit    time.Duration // the longest one read may take

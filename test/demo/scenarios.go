@@ -104,7 +104,7 @@ func play(ctx context.Context, c *kube.Cluster, node, scenario string, stages []
 		}
 	}
 	select { // the load is to be under way
-	case <-time.After(6 * time.Second):
+	case <-time.After(3 * time.Second):
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
