@@ -124,7 +124,7 @@ func entries(t *testing.T, image v1.Image) []entry {
 	require.Len(t, layers, 1)
 	content, err := layers[0].Uncompressed()
 	require.NoError(t, err)
-	defer content.Close()
+	defer func() { _ = content.Close() }()
 	var found []entry
 	for archive := tar.NewReader(content); ; {
 		header, err := archive.Next()

@@ -26,8 +26,8 @@ func main() {
 	out := flag.String("out", "out/demo", "the folder for summary.json and timeline.svg")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	err := demo(ctx, *out)
+	stop()
 	if unavailable := (*node.UnavailableError)(nil); errors.As(err, &unavailable) && os.Geteuid() != 0 {
 		fmt.Println("The demo is skipped:", unavailable)
 		return

@@ -37,7 +37,7 @@ type watched struct {
 	log     *kube.Log
 }
 
-func watchReplicas(ctx context.Context, c *kube.Cluster, namespace string) (*replicas, error) {
+func watchReplicas(ctx context.Context, c *kube.Cluster, namespace string) *replicas {
 	r := &replicas{cluster: c, namespace: namespace, pods: map[string]*watched{}}
 	pods := cache.NewFilteredListWatchFromClient(c.Clientset.CoreV1().RESTClient(), "pods", namespace,
 		func(o *metav1.ListOptions) { o.LabelSelector = "demo=engine" })
@@ -55,7 +55,7 @@ func watchReplicas(ctx context.Context, c *kube.Cluster, namespace string) (*rep
 			}
 		}
 	}()
-	return r, nil
+	return r
 }
 
 func (r *replicas) see(ctx context.Context, pod *corev1.Pod, gone bool) {

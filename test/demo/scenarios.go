@@ -85,10 +85,7 @@ func prepare(ctx context.Context, c *kube.Cluster, node, mode string) (stage, er
 	if err != nil {
 		return stage{}, err
 	}
-	s := stage{mode: mode, namespace: namespace}
-	if s.replicas, err = watchReplicas(ctx, c, namespace); err != nil {
-		return s, err
-	}
+	s := stage{mode: mode, namespace: namespace, replicas: watchReplicas(ctx, c, namespace)}
 	return s, c.Apply(ctx, namespace, strings.NewReplacer("MODE", lifecycle, "NODE", node).Replace(engines))
 }
 

@@ -126,7 +126,7 @@ func (g *getter) one(ctx context.Context, name string) error {
 }
 
 func (g *getter) say(format string, args ...any) {
-	fmt.Fprintf(g.progress, "%s: %s\n", g.step, fmt.Sprintf(format, args...)) //nolint:errcheck // progress only
+	fmt.Fprintf(g.progress, "%s: %s\n", g.step, fmt.Sprintf(format, args...))
 }
 
 // lock waits until no other process fills the folder.
@@ -144,7 +144,7 @@ func lock(ctx context.Context, progress io.Writer, path string) (unlock func(), 
 			return nil, &fs.PathError{Op: "lock", Path: path, Err: errors.Join(err, file.Close())}
 		}
 		if !said {
-			fmt.Fprintln(progress, "waiting for another process that is providing Kubernetes programs") //nolint:errcheck // progress only
+			fmt.Fprintln(progress, "waiting for another process that is providing Kubernetes programs")
 		}
 		select {
 		case <-ctx.Done():

@@ -106,7 +106,7 @@ func Use(ctx context.Context, name string, progress io.Writer) (c *Cluster, rele
 	return c, func() error {
 		defer lock.Close() //nolint:errcheck // closing releases the lock, whatever it returns
 		if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-			return nil //nolint:nilerr // another process uses it
+			return nil // another process uses it
 		}
 		latest, err := open(name)
 		if err != nil || latest.state.Kept {

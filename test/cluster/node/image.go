@@ -44,7 +44,7 @@ func (c *Cluster) loadBusybox(ctx context.Context) error {
 // images with imagePullPolicy IfNotPresent or Never.
 func (c *Cluster) Load(ctx context.Context, archives ...string) error {
 	for _, archive := range archives {
-		_, err := run(ctx, "ctr", "--address="+c.path("run", "containerd.sock"), "--namespace=k8s.io", "images", "import", archive)
+		err := run(ctx, "ctr", "--address="+c.path("run", "containerd.sock"), "--namespace=k8s.io", "images", "import", archive)
 		if err != nil {
 			return fmt.Errorf("loading image %s: %w", archive, err)
 		}

@@ -60,7 +60,7 @@ func (n network) connect(ctx context.Context, holder int) error {
 		{"ip", "route", "add", n.pods().String(), "via", node},
 		{"ip", "route", "add", n.services().String(), "via", node},
 	} {
-		if _, err := run(ctx, command...); err != nil {
+		if err := run(ctx, command...); err != nil {
 			return fmt.Errorf("connecting the cluster's network: %w", err)
 		}
 	}
@@ -72,7 +72,7 @@ func (n network) disconnect(ctx context.Context) error {
 	if n.slot == 0 || !n.connected() {
 		return nil
 	}
-	if _, err := run(ctx, "ip", "link", "delete", n.link()); err != nil && n.connected() {
+	if err := run(ctx, "ip", "link", "delete", n.link()); err != nil && n.connected() {
 		return err // and not because the link has just gone with the namespace
 	}
 	return nil

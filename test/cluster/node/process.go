@@ -31,16 +31,16 @@ func look(name string) string {
 	return ""
 }
 
-// run executes a short command and returns what it printed. Its error has the command and its words.
-func run(ctx context.Context, argv ...string) (string, error) {
+// run executes a short command. Its error has the command and its words.
+func run(ctx context.Context, argv ...string) error {
 	cmd := exec.CommandContext(ctx, look(argv[0]), argv[1:]...)
 	cmd.Env = environment()
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), err, strings.TrimSpace(stderr.String()))
+		return fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), err, strings.TrimSpace(stderr.String()))
 	}
-	return stdout.String(), nil
+	return nil
 }
 
 // process is a component that was started. A process id alone does not name it: ids are used again.

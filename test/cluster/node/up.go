@@ -64,7 +64,7 @@ func up(ctx context.Context, name string, keep bool, progress io.Writer) (*Clust
 		return nil, errors.Join(fmt.Errorf("bringing cluster %s up: %w", name, err), c.stop(context.WithoutCancel(ctx)))
 	}
 	c.state.Kept = keep
-	fmt.Fprintf(progress, "cluster %s is ready after %.1f s\n", name, time.Since(started).Seconds()) //nolint:errcheck // progress only
+	fmt.Fprintf(progress, "cluster %s is ready after %.1f s\n", name, time.Since(started).Seconds())
 	return c, c.save()
 }
 
@@ -97,7 +97,7 @@ func (c *Cluster) bringUp(ctx context.Context, programs string, progress io.Writ
 	if err := c.wait(ctx, binaries.APIServer, func() error { return apiServerReady(ctx, client) }); err != nil {
 		return err
 	}
-	fmt.Fprintf(progress, "the API server is ready\n") //nolint:errcheck // progress only
+	fmt.Fprintf(progress, "the API server is ready\n")
 	if err := c.startAll(programs, c.afterAPIServer()); err != nil {
 		return err
 	}

@@ -16,8 +16,8 @@ func main() {
 	out := flag.String("o", "out/images", "the folder to write the tars to")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
 	files, err := bundle.Write(ctx, *out)
+	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
 		os.Exit(1)

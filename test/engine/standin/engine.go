@@ -149,7 +149,7 @@ func Start(t TB, o Options) *Engine {
 	}
 	t.Cleanup(func() {
 		cancel()
-		<-failed
+		<-failed //nolint:errcheck // it serves no more, for whatever reason
 	})
 	return e
 }

@@ -128,14 +128,6 @@ func (r *registry) observe(name string, l labels, v float64) {
 	s.present = true
 }
 
-// value returns a sample, and false if the series has none.
-func (r *registry) value(name string, l labels) (float64, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := r.at(name, l)
-	return s.value, s.present
-}
-
 // write appends the text of every family that keep does not refuse.
 func (r *registry) write(b *bytes.Buffer, keep func(name string) bool) {
 	r.mu.Lock()

@@ -105,27 +105,27 @@ func newVLLMMetrics(o Options) *vllmMetrics {
 func (m *vllmMetrics) bind(rank int) {
 	l := m.labels(rank)
 	for _, f := range vllmFamilies {
-		switch {
-		case f.name == "vllm:num_requests_waiting_by_reason":
+		switch f.name {
+		case "vllm:num_requests_waiting_by_reason":
 			m.start(f, l.with("reason", "capacity"))
 			m.start(f, l.with("reason", "deferred"))
-		case f.name == "vllm:engine_sleep_state":
+		case "vllm:engine_sleep_state":
 			for state, v := range map[string]float64{"awake": 1, "discard_all": 0, "weights_offloaded": 0} {
 				m.set(f.name, l.with("sleep_state", state), v)
 			}
-		case f.name == "vllm:prompt_tokens_by_source":
+		case "vllm:prompt_tokens_by_source":
 			for _, source := range []string{"local_compute", "local_cache_hit", "external_kv_transfer"} {
 				m.start(f, l.with("source", source))
 			}
-		case f.name == "vllm:request_success":
+		case "vllm:request_success":
 			for _, reason := range []string{"stop", "length", "abort", "error", "repetition"} {
 				m.start(f, l.with("finished_reason", reason))
 			}
-		case f.name == "vllm:lora_requests_info":
+		case "vllm:lora_requests_info":
 			if m.options.EnableLoRA {
 				m.set(f.name, labels{"max_lora": "1", "running_lora_adapters": "", "waiting_lora_adapters": ""}, unixSeconds(time.Now()))
 			}
-		case f.name == "vllm:cache_config_info":
+		case "vllm:cache_config_info":
 			m.set(f.name, cacheConfig.with("engine", strconv.Itoa(rank)), 1)
 		default:
 			m.start(f, l)
