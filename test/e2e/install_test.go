@@ -31,6 +31,7 @@ spec:
 // What a user does with helm, in a namespace of its own and in one that has been
 // there and holds other things.
 func TestInstallUpgradeUninstall(t *testing.T) {
+	require.False(t, inUse, "this test takes lastcall away, so it runs before those that use it: in the order of the files")
 	c := loaded(t)
 	if !c.Own() {
 		t.Skip("it installs into the namespace default, and the cluster of KUBECONFIG may have use for that")

@@ -34,7 +34,12 @@ var (
 	images = sync.OnceValue(func() error {
 		return errors.Join(install.Check(context.Background(), connected), install.Images(context.Background(), connected))
 	})
-	installed = sync.OnceValue(func() error { return install.Chart(context.Background(), connected, install.Namespace) })
+	installed = sync.OnceValue(func() error {
+		inUse = true
+		return install.Chart(context.Background(), connected, install.Namespace)
+	})
+	// inUse is whether a test relies on lastcall being installed.
+	inUse bool
 )
 
 // loaded connects to the cluster and makes every image known to it.
