@@ -63,5 +63,5 @@ spec:
 	pod.Name = "qwen-0"
 	start(t, c, team.Name, pod)
 	require.Contains(t, shell(command("kubectl get pod qwen-0")+" --namespace team-a"), `"outcome":"injected"`)
-	require.Contains(t, shell(command("kubectl lastcall inject")), "preStop:")
+	require.Contains(t, shell(command("kubectl lastcall inject")), "preStop")
 }
