@@ -93,12 +93,16 @@ func prepare(ctx context.Context, c *kube.Cluster, node, mode string) (stage, er
 func play(ctx context.Context, c *kube.Cluster, node, scenario string, stages []stage) ([]Run, error) {
 	started := time.Now()
 	stop := make([]func() ([]load.Request, error), len(stages))
+	var starting errgroup.Group
 	for i, s := range stages {
-		var err error
-		service := client.ObjectKey{Namespace: s.namespace, Name: "engine"}
-		if stop[i], err = clients.Start(ctx, c, service, "--clients=10", "--min-tokens=10", "--max-tokens=400"); err != nil {
-			return nil, err
-		}
+		starting.Go(func() (err error) {
+			service := client.ObjectKey{Namespace: s.namespace, Name: "engine"}
+			stop[i], err = clients.Start(ctx, c, service, "--clients=10", "--min-tokens=10", "--max-tokens=400")
+			return err
+		})
+	}
+	if err := starting.Wait(); err != nil {
+		return nil, err
 	}
 	select { // the load is to be under way
 	case <-time.After(3 * time.Second):
