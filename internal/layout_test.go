@@ -20,7 +20,8 @@ var allowed = map[string][]string{
 	"api/v1alpha1":      {"api/names", "k8s.io/api", "k8s.io/apimachinery"},
 	"internal/engine":   {"api/names", "github.com/prometheus"},
 	"internal/drain":    {"api/names", "internal/engine"},
-	"internal/validate": {"api", "internal/engine", "internal/drain", "k8s.io/api", "k8s.io/apimachinery"},
+	"internal/render":   {"api", "internal/engine", "internal/drain", "k8s.io/api", "k8s.io/apimachinery"},
+	"internal/validate": {"api", "internal/engine", "internal/drain", "internal/render", "k8s.io/api", "k8s.io/apimachinery"},
 	"internal/mutate":   {"api", "internal/engine", "internal/drain", "internal/validate", "k8s.io/api", "k8s.io/apimachinery"},
 	"internal/manifest": {"api", "internal/engine", "internal/drain", "internal/validate", "internal/mutate", "k8s.io/api", "k8s.io/apimachinery", "go.yaml.in/yaml"},
 }

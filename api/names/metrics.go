@@ -8,4 +8,13 @@ const (
 	// MetricCertificateExpiry is the end of the webhook's serving certificate in
 	// seconds since the epoch, 0 while it has none.
 	MetricCertificateExpiry = "lastcall_certificate_expiry_timestamp_seconds"
+
+	// MetricReplicasCreated counts replicas whose Pods the operator created.
+	MetricReplicasCreated = "lastcall_replicas_created_total"
+	// MetricReplicasReplaced counts replicas whose Pods the operator deleted to make
+	// them again, by the label reason: one of Replaced*.
+	MetricReplicasReplaced = "lastcall_replicas_replaced_total"
+	// MetricCreateFailures counts objects that the API server did not take, by the
+	// label reason: ReasonCreateFailed or ReasonNameTaken.
+	MetricCreateFailures = "lastcall_create_failures_total"
 )

@@ -36,6 +36,47 @@ const (
 	LabelRoleKind = Group + "/role-kind"
 )
 
+// Labels of what the operator builds, beside LabelRoleKind.
+const (
+	// LabelName with the value ModelDeploymentName is on every such object.
+	LabelName = "app.kubernetes.io/name"
+	// LabelInstance is the ModelDeployment's name.
+	LabelInstance = "app.kubernetes.io/instance"
+	// LabelComponent is the role's name.
+	LabelComponent = "app.kubernetes.io/component"
+	// LabelOrdinal is the number of the Pod's replica in its role, from 0.
+	LabelOrdinal = Group + "/ordinal"
+	// LabelMember is the number of the Pod in its replica; 0 is the leader.
+	LabelMember = Group + "/member"
+	// LabelSize is how many Pods the replica was created with.
+	LabelSize = Group + "/size"
+	// LabelServing is Serving on a Pod that its Services may send requests to. The
+	// retirer sets Withdrawn.
+	LabelServing = Group + "/serving"
+)
+
+// Values of the operator's labels.
+const (
+	ModelDeploymentName = "model-deployment"
+	Serving             = "true"
+	Withdrawn           = "false"
+)
+
+// AnnotationSpecHash is a digest of what the operator rendered. A replica whose
+// digest is not that of its role now is replaced.
+const AnnotationSpecHash = Group + "/spec-hash"
+
+// Environment variables of the engine's container where a replica has several
+// Pods.
+const (
+	// EnvLeaderAddress is the DNS name of member 0.
+	EnvLeaderAddress = "LASTCALL_LEADER_ADDRESS"
+	// EnvReplicaSize is how many Pods the replica has.
+	EnvReplicaSize = "LASTCALL_REPLICA_SIZE"
+	// EnvMemberIndex is the number of this Pod in its replica, from 0.
+	EnvMemberIndex = "LASTCALL_MEMBER_INDEX"
+)
+
 // Annotations a user may set on a Pod.
 const (
 	// AnnotationEngine names the engine where it cannot be recognized. Values
@@ -68,6 +109,7 @@ func Annotations() []string {
 // Annotations other tools use to say where metrics are; lastcall reads them
 // after its own.
 const (
+	AnnotationPrometheusScrape = "prometheus.io/scrape"
 	AnnotationPrometheusPort   = "prometheus.io/port"
 	AnnotationPrometheusScheme = "prometheus.io/scheme"
 	AnnotationPrometheusPath   = "prometheus.io/path"

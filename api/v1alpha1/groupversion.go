@@ -11,6 +11,9 @@ import (
 // GroupVersion is the group and version of every kind in this package.
 var GroupVersion = schema.GroupVersion{Group: names.Group, Version: "v1alpha1"}
 
+// Kind is the kind of a ModelDeployment.
+const Kind = "ModelDeployment"
+
 var schemeBuilder = runtime.NewSchemeBuilder(func(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &ModelDeployment{}, &ModelDeploymentList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)

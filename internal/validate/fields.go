@@ -26,11 +26,3 @@ func within[T cmp.Ordered](path *field.Path, value, least, most T, what string) 
 	}
 	return field.Invalid(path, value, fmt.Sprintf("must be %v to %v%s", least, most, what))
 }
-
-// valueOr is what the pointer points to, or the value that nil stands for.
-func valueOr[T any](p *T, value T) T {
-	if p == nil {
-		return value
-	}
-	return *p
-}

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
+	"github.com/lastcall-dev/lastcall/internal/render"
 )
 
 // frozen finds changes of what running replicas depend on. The roles of the two
@@ -23,11 +24,11 @@ func frozen(old, spec *v1alpha1.ModelDeploymentSpec, path *field.Path) field.Err
 			continue
 		}
 		o := old.Roles[was]
-		if kind(o) != kind(r) {
-			errs = append(errs, field.Invalid(path.Child("kind"), kind(r), frozenKindMessage))
+		if render.Kind(&o) != render.Kind(&r) {
+			errs = append(errs, field.Invalid(path.Child("kind"), render.Kind(&r), frozenKindMessage))
 		}
-		if size(o) != size(r) {
-			errs = append(errs, field.Invalid(path.Child("size"), size(r), frozenSizeMessage))
+		if render.Size(&o) != render.Size(&r) {
+			errs = append(errs, field.Invalid(path.Child("size"), render.Size(&r), frozenSizeMessage))
 		}
 		if !slices.Equal(o.Command, r.Command) {
 			errs = append(errs, field.Invalid(path.Child("command"), r.Command, frozenCommandMessage))

@@ -3,7 +3,6 @@ package validate
 import (
 	"fmt"
 	"regexp"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
-	"github.com/lastcall-dev/lastcall/internal/engine"
+	"github.com/lastcall-dev/lastcall/internal/render"
 )
 
 const (
@@ -134,7 +133,7 @@ func (f *findings) budgets(spec *v1alpha1.ModelDeploymentSpec, path *field.Path)
 	b, drain, total := spec.Retirement, path.Child("drainSeconds"), path.Child("totalSeconds")
 	if b.DrainSeconds != nil {
 		f.add(within(drain, *b.DrainSeconds, minBudgetSeconds, maxBudgetSeconds, " seconds"))
-		if lag := int32(engineOf(spec).Refresh.Seconds()); *b.DrainSeconds <= lag {
+		if lag := int32(render.Engine(spec).Refresh.Seconds()); *b.DrainSeconds <= lag {
 			f.warn(drain, fmt.Sprintf("%d is too short to prove a replica idle: the gauges of %s can lag by %d s; set at least %d, and more for long generations", *b.DrainSeconds, spec.Engine.Name, lag, 2*lag))
 		}
 	}
@@ -144,11 +143,4 @@ func (f *findings) budgets(spec *v1alpha1.ModelDeploymentSpec, path *field.Path)
 	if b.DrainSeconds != nil && b.TotalSeconds != nil && *b.DrainSeconds > *b.TotalSeconds {
 		f.add(field.Invalid(total, *b.TotalSeconds, totalMessage))
 	}
-}
-
-// engineOf is the row of the engine that the deployment names; the zero row where
-// that is unknown.
-func engineOf(spec *v1alpha1.ModelDeploymentSpec) engine.Engine {
-	e, _ := engine.Lookup(engine.Name(strings.ToLower(string(spec.Engine.Name))))
-	return e
 }

@@ -141,6 +141,13 @@ func TestModelDeploymentErrors(t *testing.T) {
 			},
 			"spec.roles[0].proxy.port: Invalid value: 8200: " + proxyPortMessage,
 		},
+		"a proxy on the port of the command": {
+			func(_ *v1alpha1.ModelDeployment, r *v1alpha1.Role) {
+				r.Command = []string{"sh", "-c", "exec vllm serve m --port 8200"}
+				r.Proxy = &v1alpha1.Proxy{Image: "proxy:1", Port: 8200}
+			},
+			"spec.roles[0].proxy.port: Invalid value: 8200: " + proxyPortMessage,
+		},
 		"a proxy without an image": {
 			func(_ *v1alpha1.ModelDeployment, r *v1alpha1.Role) { r.Proxy = &v1alpha1.Proxy{Port: 8080} },
 			"spec.roles[0].proxy.image: Required value: it is the image of the container in front of the engine",
@@ -219,6 +226,10 @@ func TestModelDeploymentWarnings(t *testing.T) {
 				r.Env = []corev1.EnvVar{{Name: "PORT", ValueFrom: &corev1.EnvVarSource{}}}
 			},
 			nil,
+		},
+		"--port from a variable nobody knows, and no port": {
+			func(_ *v1alpha1.ModelDeployment, r *v1alpha1.Role) { r.ExtraArgs = []string{"--port=$(PORT)"} },
+			[]string{"spec.roles[0].extraArgs: the value of --port is not known here, and 8000 is assumed for the Services and probes: set port to the same value"},
 		},
 		"--port and port agree": {
 			func(_ *v1alpha1.ModelDeployment, r *v1alpha1.Role) {

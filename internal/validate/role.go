@@ -1,7 +1,6 @@
 package validate
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -17,8 +16,8 @@ import (
 
 	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
-	"github.com/lastcall-dev/lastcall/internal/drain"
 	"github.com/lastcall-dev/lastcall/internal/engine"
+	"github.com/lastcall-dev/lastcall/internal/render"
 )
 
 const (
@@ -40,17 +39,13 @@ type role struct {
 	path *field.Path
 }
 
-func kind(r v1alpha1.Role) v1alpha1.RoleKind { return cmp.Or(r.Kind, v1alpha1.Server) }
-
-func size(r v1alpha1.Role) int32 { return valueOr(r.Size, 1) }
-
 func (r role) validate(f *findings, deployment string) {
 	r.names(f, deployment)
 	if r.Kind != "" {
 		f.add(oneOf(r.path.Child("kind"), r.Kind, []v1alpha1.RoleKind{v1alpha1.Server, v1alpha1.Prefill, v1alpha1.Decode}))
 	}
-	f.add(within(r.path.Child("replicas"), valueOr(r.Replicas, 1), 0, maxReplicas, " replicas"))
-	f.add(within(r.path.Child("size"), size(*r.Role), 1, maxSize, " Pods for each replica"))
+	f.add(within(r.path.Child("replicas"), render.Replicas(r.Role), 0, maxReplicas, " replicas"))
+	f.add(within(r.path.Child("size"), render.Size(r.Role), 1, maxSize, " Pods for each replica"))
 	if r.ImagePullPolicy != "" {
 		f.add(oneOf(r.path.Child("imagePullPolicy"), r.ImagePullPolicy, []corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever}))
 	}
@@ -73,7 +68,7 @@ func (r role) names(f *findings, deployment string) {
 		return
 	}
 	longest := fmt.Sprintf("%s-%s-%d", deployment, r.Name, maxReplicas-1)
-	if size := size(*r.Role); size > 1 {
+	if size := render.Size(r.Role); size > 1 {
 		longest += "-" + strconv.Itoa(int(size)-1)
 	}
 	if len(longest) > validation.DNS1123LabelMaxLength {
@@ -83,12 +78,12 @@ func (r role) names(f *findings, deployment string) {
 
 func (r role) grace(f *findings) {
 	path := r.path.Child("terminationGracePeriodSeconds")
-	seconds := valueOr(r.TerminationGracePeriodSeconds, drain.DefaultGraceSeconds)
+	seconds, _ := render.GraceSeconds(r.Role)
 	if message := Grace(seconds); message != "" {
 		f.add(field.Invalid(path, seconds, message))
 		return
 	}
-	if r.spec.Engine.Name == v1alpha1.SGLang && kind(*r.Role) != v1alpha1.Server && !r.takenOver() && seconds < SplitGraceSeconds {
+	if r.spec.Engine.Name == v1alpha1.SGLang && render.Kind(r.Role) != v1alpha1.Server && !render.TakenOver(r.Role) && seconds < SplitGraceSeconds {
 		f.warn(path, fmt.Sprintf("SGLang %s takes about 20 s to exit even when idle; set at least %d, not %d", r.Kind, SplitGraceSeconds, seconds))
 	}
 }
@@ -99,8 +94,8 @@ func (r role) ports(f *findings) {
 		f.add(within(path, *r.Port, 1, maxPort, ""))
 	}
 	var flag int32
-	if !r.takenOver() {
-		flag, _ = engine.PortFlag(r.ExtraArgs, r.literalEnv())
+	if !render.TakenOver(r.Role) {
+		flag, _ = engine.PortFlag(r.ExtraArgs, render.LiteralEnv(r.Role))
 	}
 	if r.Port != nil && flag != 0 && flag != *r.Port {
 		f.warn(path, fmt.Sprintf("%d is not used: --port %d in extraArgs goes first, for the Services and probes too; keep one of the two", *r.Port, flag))
@@ -113,7 +108,7 @@ func (r role) ports(f *findings) {
 		f.add(field.Required(proxy.Child("image"), "it is the image of the container in front of the engine"))
 	}
 	f.add(within(proxy.Child("port"), r.Proxy.Port, 1, maxPort, ""))
-	if r.Proxy.Port == cmp.Or(flag, valueOr(r.Port, engineOf(r.spec).DefaultPort)) {
+	if r.Proxy.Port == render.EnginePort(r.spec, r.Role) {
 		f.add(field.Invalid(proxy.Child("port"), r.Proxy.Port, proxyPortMessage))
 	}
 }
@@ -155,31 +150,18 @@ func isReserved(key string) bool {
 // commandLine warns of arguments that keep lastcall from doing its work.
 func (r role) commandLine(f *findings) {
 	path := r.path.Child("extraArgs")
-	if r.takenOver() {
+	if render.TakenOver(r.Role) {
 		if len(r.ExtraArgs) > 0 {
 			f.warn(path, "not used: command is the whole command line; move them there")
 		}
 		return
 	}
-	start := []string{"vllm", "serve", r.spec.Model.Name}
-	if r.spec.Engine.Name == v1alpha1.SGLang {
-		start = []string{"python3", "-m", "sglang.launch_server", "--model-path", r.spec.Model.Name, "--enable-metrics"}
-	}
-	match, _ := engine.Recognize(engine.Container{Command: start, Args: r.ExtraArgs, Env: r.literalEnv()}, engine.Source{Annotations: r.Annotations})
+	leader := engine.Container{Command: render.CommandLine(r.spec, r.Role, 0), Env: render.LiteralEnv(r.Role)}
+	match, _ := engine.Recognize(leader, engine.Source{Annotations: r.Annotations})
 	if match.Unmeasurable != "" {
 		f.warn(path, match.Unmeasurable.Advice())
 	}
-}
-
-// takenOver reports whether the user owns the whole command line.
-func (r role) takenOver() bool { return len(r.Command) > 0 }
-
-func (r role) literalEnv() map[string]string {
-	env := make(map[string]string, len(r.Env))
-	for _, v := range r.Env {
-		if v.ValueFrom == nil {
-			env[v.Name] = v.Value
-		}
+	if match.PortGuessed && r.Port == nil {
+		f.warn(path, fmt.Sprintf("the value of --port is not known here, and %d is assumed for the Services and probes: set port to the same value", render.EnginePort(r.spec, r.Role)))
 	}
-	return env
 }

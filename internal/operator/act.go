@@ -1,0 +1,189 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/lastcall-dev/lastcall/api/names"
+	"github.com/lastcall-dev/lastcall/api/v1alpha1"
+)
+
+// act carries a plan out. Services come first: members find their leader through
+// one. What the API server does not take is remembered for the status and tried
+// again later; the errors returned are of the connection.
+func (r *Reconciler) act(ctx context.Context, seen *Seen, plan *Plan) error {
+	md := seen.Deployment
+	var errs []error
+	for _, service := range plan.Services {
+		errs = append(errs, r.apply(ctx, md, service, &corev1.Service{}))
+	}
+	for _, budget := range plan.Budgets {
+		errs = append(errs, r.apply(ctx, md, budget, &policyv1.PodDisruptionBudget{}))
+	}
+	for i := range plan.Drop {
+		service := &plan.Drop[i]
+		err := r.Client.Delete(ctx, service, client.Preconditions{UID: &service.UID})
+		errs = append(errs, client.IgnoreNotFound(err))
+	}
+	told := map[string]bool{}
+	for _, removal := range plan.Remove {
+		removed, err := r.remove(ctx, md, removal)
+		errs = append(errs, err)
+		if removed && !told[removal.Replica] {
+			told[removal.Replica] = true
+			r.replaced(md, removal)
+		}
+	}
+	for _, creation := range plan.Create {
+		errs = append(errs, r.create(ctx, md, creation))
+	}
+	return errors.Join(errs...)
+}
+
+// remove deletes one Pod, and reports whether it was this call that did.
+func (r *Reconciler) remove(ctx context.Context, md *v1alpha1.ModelDeployment, removal Removal) (bool, error) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: md.Namespace, Name: removal.Pod}}
+	err := r.Client.Delete(ctx, pod, client.Preconditions{UID: &removal.UID})
+	switch {
+	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
+		return false, nil // it is gone; another Pod of its name is not the one meant
+	case err != nil:
+		return false, fmt.Errorf("deleting Pod %s: %w", removal.Pod, err)
+	}
+	switch removal.Reason {
+	case names.ReplacedPodEnded, names.ReplacedRestarted, names.ReplacedNotInjected:
+		// It may well happen again.
+		r.attempts.delay(client.ObjectKeyFromObject(md), removal.Replica)
+	}
+	return true, nil
+}
+
+// create fills a slot. It stops at the first Pod that is not taken: the members
+// of a replica are of no use without each other.
+func (r *Reconciler) create(ctx context.Context, md *v1alpha1.ModelDeployment, creation Creation) error {
+	for _, pod := range creation.Pods {
+		object := "Pod/" + pod.Name
+		err := r.Client.Create(ctx, pod, client.FieldOwner(fieldManager))
+		if err == nil && unadmitted(pod) {
+			return r.expel(ctx, md, pod, creation.Replica)
+		}
+		if err == nil {
+			r.attempts.succeed(client.ObjectKeyFromObject(md), object)
+			continue
+		}
+		if apierrors.IsAlreadyExists(err) {
+			return r.taken(ctx, md, object, creation.Replica, pod)
+		}
+		if !refused(err) {
+			return fmt.Errorf("creating %s: %w", object, err)
+		}
+		r.fail(md, object, creation.Replica, Failure{
+			Reason:  names.ReasonCreateFailed,
+			Message: fmt.Sprintf("creating Pod %s: %s", pod.Name, message(err)),
+		})
+		return nil
+	}
+	r.created(md, creation)
+	return nil
+}
+
+// expel deletes a Pod that came back without the record of the admission webhook,
+// and so without its drain hook: the configuration of the webhook is not what the
+// chart installs.
+func (r *Reconciler) expel(ctx context.Context, md *v1alpha1.ModelDeployment, pod *corev1.Pod, replica string) error {
+	_, err := r.remove(ctx, md, Removal{Pod: pod.Name, UID: pod.UID, Replica: replica, Reason: names.ReplacedNotInjected})
+	r.fail(md, "Pod/"+pod.Name, replica, Failure{
+		Reason:  names.ReasonCreateFailed,
+		Message: fmt.Sprintf("Pod %s was created without its drain hook and deleted at once: the API server did not ask lastcall's admission webhook; `helm upgrade` restores its configuration", pod.Name),
+	})
+	return err
+}
+
+// taken tells a name that belongs to somebody else from a Pod of our own that was
+// created after we looked.
+func (r *Reconciler) taken(ctx context.Context, md *v1alpha1.ModelDeployment, object, replica string, ours client.Object) error {
+	seen, ok := ours.DeepCopyObject().(client.Object)
+	if !ok {
+		return fmt.Errorf("%T is no object", ours)
+	}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(ours), seen); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	f := Failure{Reason: names.ReasonNameTaken, Message: fmt.Sprintf("%s has a name that this ModelDeployment needs and is not its own: delete or rename one of the two", object)}
+	if metav1.IsControlledBy(seen, md) {
+		if seen.GetLabels()[names.LabelManagedBy] == names.Operator && seen.GetLabels()[names.LabelInstance] == md.Name {
+			r.attempts.delay(client.ObjectKeyFromObject(md), replica)
+			return nil
+		}
+		f.Message = fmt.Sprintf("%s is this ModelDeployment's but has lost its labels %s and %s: put them back, or delete it", object, names.LabelManagedBy, names.LabelInstance)
+	}
+	r.fail(md, object, replica, f)
+	return nil
+}
+
+// apply brings a Service or a budget to what was rendered. One that belongs to
+// somebody else is not touched.
+func (r *Reconciler) apply(ctx context.Context, md *v1alpha1.ModelDeployment, rendered, found client.Object) error {
+	gvk, err := apiutil.GVKForObject(rendered, r.Client.Scheme())
+	if err != nil {
+		return err
+	}
+	object := gvk.Kind + "/" + rendered.GetName()
+	err = r.Live.Get(ctx, client.ObjectKeyFromObject(rendered), found)
+	if err == nil && !metav1.IsControlledBy(found, md) {
+		return r.taken(ctx, md, object, "", rendered)
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading %s: %w", object, err)
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(rendered)
+	if err != nil {
+		return err
+	}
+	content["apiVersion"], content["kind"] = gvk.GroupVersion().String(), gvk.Kind
+	unstructured.RemoveNestedField(content, "status")
+	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+	if uid := found.GetUID(); uid != "" {
+		// One that was deleted meanwhile and made anew by somebody else is not ours.
+		_ = unstructured.SetNestedField(content, string(uid), "metadata", "uid")
+	}
+	err = r.Client.Apply(ctx, configuration(content), client.FieldOwner(fieldManager), client.ForceOwnership)
+	if err == nil {
+		r.attempts.succeed(client.ObjectKeyFromObject(md), object)
+		return nil
+	}
+	if !refused(err) {
+		return fmt.Errorf("applying %s: %w", object, err)
+	}
+	r.fail(md, object, object, Failure{Reason: names.ReasonCreateFailed, Message: fmt.Sprintf("applying %s: %s", object, message(err))})
+	return nil
+}
+
+func configuration(content map[string]any) runtime.ApplyConfiguration {
+	return client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: content})
+}
+
+// refused reports whether the API server answered and will not take the object as
+// it is: invalid, over a quota, denied by or for want of an admission webhook.
+// The rest is of the connection, and passes.
+func refused(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) ||
+		apierrors.IsInternalError(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsMethodNotSupported(err)
+}
+
+func message(err error) string {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Message != "" {
+		return status.Status().Message
+	}
+	return err.Error()
+}
