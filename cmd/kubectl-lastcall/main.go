@@ -4,6 +4,8 @@ package main
 import (
 	"os"
 
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // the ways to log in that kubectl has
+
 	"github.com/lastcall-dev/lastcall/internal/cli"
 )
 

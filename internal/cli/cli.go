@@ -61,7 +61,8 @@ func newRoot(s Streams) *cobra.Command {
 		Use:   "kubectl-lastcall",
 		Short: "Let LLM engines finish their work before Kubernetes takes them away",
 		Long: `kubectl lastcall shows what lastcall does to your manifests and what it reads from
-your engines. These commands use the code of the webhook and need no cluster.`,
+your engines, and what became of them in a cluster. All commands but status need no
+cluster: they use the code of the webhook.`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl lastcall"},
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -70,7 +71,7 @@ your engines. These commands use the code of the webhook and need no cluster.`,
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newGauges(s), newInject(s), newValidate(s), newHook(s), newVersion(s))
+	root.AddCommand(newGauges(s), newInject(s), newValidate(s), newHook(s), newStatus(s), newVersion(s))
 	return root
 }
 

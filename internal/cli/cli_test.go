@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,12 +26,21 @@ func TestMain(m *testing.M) {
 }
 
 // TestScripts runs testdata/*.txtar: each is a story with its files, in the
-// language of testscript and two commands of our own.
+// language of testscript and two commands of our own. A story with a cluster.yaml
+// has an API server with these objects.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		UpdateScripts:       *update,
 		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			objects, kubeconfig := filepath.Join(env.WorkDir, "cluster.yaml"), filepath.Join(env.WorkDir, "kubeconfig")
+			if _, err := os.Stat(objects); err != nil {
+				return nil //nolint:nilerr // a story that needs no cluster
+			}
+			env.Setenv("KUBECONFIG", kubeconfig)
+			return serve(objects, kubeconfig, env.Defer)
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits":       exits,
 			"cut-program": cutProgram,

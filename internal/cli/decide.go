@@ -1,13 +1,12 @@
 package cli
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	jsonutil "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/internal/manifest"
@@ -26,11 +25,7 @@ func decide(p manifest.Pod) decision {
 	// A Pod has the fields of a template, and its own path is empty.
 	var template corev1.PodTemplateSpec
 	if err := jsonutil.Unmarshal(p.JSON, &template); err != nil {
-		prefix := ""
-		if p.Path != nil {
-			prefix = p.Path.String()
-		}
-		return decision{errs: []error{typeError(prefix, p.JSON, &template, err)}}
+		return decision{errs: typeErrors(p.JSON, template, p.Path, err)}
 	}
 	if template.Labels[names.LabelDrain] == names.DrainDisabled {
 		return decision{}
@@ -53,22 +48,22 @@ func decide(p manifest.Pod) decision {
 func describe(o manifest.Object) string {
 	name := o.Name
 	if name == "" {
-		name = "(no name)"
+		return o.Kind + " without a name"
 	}
 	if o.Namespace != "" {
 		name = o.Namespace + "/" + name
 	}
-	return o.Kind + " " + name
+	return fmt.Sprintf("%s %q", o.Kind, name)
 }
 
-// typeError says which field has a value of the wrong type. The decoder that the
-// API server uses says it in Go's words; the standard library's tells the parts.
-func typeError(prefix string, text []byte, into any, err error) error {
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](json.Unmarshal(text, into)); ok {
-		return fmt.Errorf("%s: must be of type %s, not %s", strings.TrimPrefix(prefix+"."+wrong.Field, "."), wrong.Type, wrong.Value)
+// typeErrors says which fields have a value of the wrong type. Where the type is
+// not at fault, it is what the decoder said.
+func typeErrors(text []byte, into any, path *field.Path, err error) []error {
+	if errs := manifest.TypeErrors(text, into, path); len(errs) > 0 {
+		return errs
 	}
-	if prefix != "" {
-		return fmt.Errorf("%s: %w", prefix, err)
+	if path != nil {
+		err = fmt.Errorf("%s: %w", path, err)
 	}
-	return err
+	return []error{err}
 }

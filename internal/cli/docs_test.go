@@ -17,10 +17,13 @@ var fence = regexp.MustCompile("(?ms)^```([a-z]+) ?([a-z.]*)\n(.*?)^```$")
 
 // TestTheDocumentedCommandsRun runs every command of docs/cli.md on the files it
 // shows. What it says a command prints is compared; what only the reader's kubectl
-// or diff can show is not.
+// or diff can show is not. The cluster is testdata/docs-cluster.yaml.
 func TestTheDocumentedCommandsRun(t *testing.T) {
 	text, err := os.ReadFile("../../docs/cli.md")
 	require.NoError(t, err)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, serve("testdata/docs-cluster.yaml", kubeconfig, t.Cleanup))
+	t.Setenv("KUBECONFIG", kubeconfig)
 	t.Chdir(t.TempDir())
 	ran := 0
 	for _, block := range fence.FindAllStringSubmatch(string(text), -1) {
@@ -40,7 +43,7 @@ func TestTheDocumentedCommandsRun(t *testing.T) {
 			}
 		}
 	}
-	require.GreaterOrEqual(t, ran, 6)
+	require.GreaterOrEqual(t, ran, 9)
 }
 
 // run runs a command line without quotes and returns its standard output.
@@ -53,4 +56,18 @@ func run(t *testing.T, command string) string {
 	require.Less(t, code, 2, "%s: %s", command, warnings.String())
 	require.Empty(t, warnings.String(), command)
 	return out.String()
+}
+
+// TestEveryKeyOfTheReportIsDocumented holds the promise that the keys are stable.
+func TestEveryKeyOfTheReportIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/cli.md")
+	require.NoError(t, err)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, serve("testdata/docs-cluster.yaml", kubeconfig, t.Cleanup))
+	t.Setenv("KUBECONFIG", kubeconfig)
+	keys := regexp.MustCompile(`"([a-zA-Z]+)":`).FindAllStringSubmatch(run(t, "kubectl lastcall status -o json"), -1)
+	require.Greater(t, len(keys), 60)
+	for _, key := range keys {
+		require.Regexp(t, "`(…|[a-zA-Z.]|\\[\\])*"+key[1]+"(\\[\\])?`", string(text))
+	}
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -126,15 +125,14 @@ func (f *findings) inspectModelDeployment(o manifest.Object) {
 	var md v1alpha1.ModelDeployment
 	unknown, err := kjson.UnmarshalStrict(o.JSON, &md)
 	if err != nil {
-		f.errs = append(f.errs, typeError("", o.JSON, &v1alpha1.ModelDeployment{}, err))
+		f.errs = append(f.errs, typeErrors(o.JSON, md, nil, err)...)
+		f.errs = append(f.errs, manifest.UnknownFields(o.JSON, md, nil)...)
 		return
 	}
-	for _, err := range unknown {
-		if at, ok := errors.AsType[kjson.FieldError](err); ok {
-			err = fmt.Errorf("%s: there is no such field", at.FieldPath())
-		}
-		f.errs = append(f.errs, err)
+	if errs := manifest.UnknownFields(o.JSON, md, nil); len(errs) > 0 {
+		unknown = errs
 	}
+	f.errs = append(f.errs, unknown...)
 	errs, warnings := validate.ModelDeployment(&md)
 	for _, err := range errs {
 		f.errs = append(f.errs, err)

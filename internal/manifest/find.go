@@ -66,6 +66,12 @@ func (d Document) Objects() ([]Object, error) {
 // IsOurs reports whether the object is of lastcall's API group.
 func (o Object) IsOurs() bool { return strings.HasPrefix(o.APIVersion, names.Group+"/") }
 
+// isBuiltIn reports whether Kubernetes itself says what the object's templates are.
+func (o *Object) isBuiltIn() bool {
+	group, _, _ := strings.Cut(o.APIVersion, "/")
+	return group == "v1" || group == "apps" || group == "batch"
+}
+
 // newObject describes the object at this place of its document. The kind is the
 // one a typed List gives to items that name none.
 func newObject(root map[string]any, kind string, at []string) Object {
@@ -105,7 +111,7 @@ func newObject(root map[string]any, kind string, at []string) Object {
 func (o *Object) addTemplates(value any, key string, at []string, path *field.Path) {
 	switch value := value.(type) {
 	case map[string]any:
-		if isTemplate(key, value) {
+		if o.isTemplate(key, value) {
 			o.Pods = append(o.Pods, Pod{At: at, Path: path, JSON: encode(value)})
 			return
 		}
@@ -119,13 +125,18 @@ func (o *Object) addTemplates(value any, key string, at []string, path *field.Pa
 	}
 }
 
-func isTemplate(key string, value map[string]any) bool {
+func (o *Object) isTemplate(key string, value map[string]any) bool {
 	if key != "template" && !strings.HasSuffix(key, "Template") {
 		return false
 	}
 	spec, _ := value["spec"].(map[string]any)
-	containers, _ := spec["containers"].([]any)
-	return len(containers) > 0
+	switch containers := spec["containers"].(type) {
+	case nil:
+		return false
+	case []any:
+		return len(containers) > 0
+	}
+	return o.isBuiltIn() // what is no list is an error, where it has to be one
 }
 
 // encode returns a parsed value as JSON.

@@ -149,19 +149,21 @@ func TestPodsAreFound(t *testing.T) {
 		document string
 		want     []string // path in the object
 	}{
-		"a Pod":                    {"{apiVersion: v1, kind: Pod, spec: {containers: [{name: main}]}}", []string{""}},
-		"a Deployment":             {"{kind: Deployment, spec: {template: " + spec + "}}", []string{"spec.template"}},
-		"a CronJob":                {"{kind: CronJob, spec: {jobTemplate: {spec: {template: " + spec + "}}}}", []string{"spec.jobTemplate.spec.template"}},
-		"a PodTemplate":            {"{kind: PodTemplate, template: " + spec + "}", []string{"template"}},
-		"a LeaderWorkerSet":        {"{kind: LeaderWorkerSet, spec: {leaderWorkerTemplate: {leaderTemplate: " + spec + ", workerTemplate: " + spec + "}}}", []string{"spec.leaderWorkerTemplate.leaderTemplate", "spec.leaderWorkerTemplate.workerTemplate"}},
-		"a RayCluster":             {"{kind: RayCluster, spec: {headGroupSpec: {template: " + spec + "}, workerGroupSpecs: [{template: " + spec + "}]}}", []string{"spec.headGroupSpec.template", "spec.workerGroupSpecs[0].template"}},
-		"a List":                   {"{kind: List, items: [{kind: Service}, {apiVersion: v1, kind: Pod, spec: {}}, {kind: Job, spec: {template: " + spec + "}}]}", []string{"", "spec.template"}},
-		"a PodList without kinds":  {"{kind: PodList, items: [{spec: {containers: [{name: main}]}}]}", []string{""}},
-		"no template in a status":  {"{kind: X, status: {template: " + spec + "}}", nil},
-		"no template without one":  {"{kind: X, spec: {template: {spec: {containers: []}}, other: " + spec + "}}", nil},
-		"no kind of Pod of others": {"{apiVersion: metrics.k8s.io/v1, kind: Pod, spec: {}}", nil},
-		"no Knative Service":       {"{apiVersion: serving.knative.dev/v1, kind: Service, spec: {template: " + spec + "}}", nil},
-		"a schema is no template":  {"{kind: CustomResourceDefinition, spec: {properties: {template: {properties: {spec: {properties: {containers: {type: array}}}}}}}}", nil},
+		"a Pod":                         {"{apiVersion: v1, kind: Pod, spec: {containers: [{name: main}]}}", []string{""}},
+		"a Deployment":                  {"{kind: Deployment, spec: {template: " + spec + "}}", []string{"spec.template"}},
+		"a CronJob":                     {"{kind: CronJob, spec: {jobTemplate: {spec: {template: " + spec + "}}}}", []string{"spec.jobTemplate.spec.template"}},
+		"a PodTemplate":                 {"{kind: PodTemplate, template: " + spec + "}", []string{"template"}},
+		"a LeaderWorkerSet":             {"{kind: LeaderWorkerSet, spec: {leaderWorkerTemplate: {leaderTemplate: " + spec + ", workerTemplate: " + spec + "}}}", []string{"spec.leaderWorkerTemplate.leaderTemplate", "spec.leaderWorkerTemplate.workerTemplate"}},
+		"a RayCluster":                  {"{kind: RayCluster, spec: {headGroupSpec: {template: " + spec + "}, workerGroupSpecs: [{template: " + spec + "}]}}", []string{"spec.headGroupSpec.template", "spec.workerGroupSpecs[0].template"}},
+		"a List":                        {"{kind: List, items: [{kind: Service}, {apiVersion: v1, kind: Pod, spec: {}}, {kind: Job, spec: {template: " + spec + "}}]}", []string{"", "spec.template"}},
+		"a PodList without kinds":       {"{kind: PodList, items: [{spec: {containers: [{name: main}]}}]}", []string{""}},
+		"no template in a status":       {"{kind: X, status: {template: " + spec + "}}", nil},
+		"no template without one":       {"{kind: X, spec: {template: {spec: {containers: []}}, other: " + spec + "}}", nil},
+		"a Deployment without a list":   {"{apiVersion: apps/v1, kind: Deployment, spec: {template: {spec: {containers: {name: main}}}}}", []string{"spec.template"}},
+		"no list, and a kind of others": {"{apiVersion: a.b/v1, kind: X, spec: {template: {spec: {containers: {name: main}}}}}", nil},
+		"no kind of Pod of others":      {"{apiVersion: metrics.k8s.io/v1, kind: Pod, spec: {}}", nil},
+		"no Knative Service":            {"{apiVersion: serving.knative.dev/v1, kind: Service, spec: {template: " + spec + "}}", nil},
+		"a schema is no template":       {"{kind: CustomResourceDefinition, spec: {properties: {template: {properties: {spec: {properties: {containers: {type: array}}}}}}}}", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects, err := Document{Text: []byte(c.document), Number: 1, Line: 1}.Objects()
@@ -190,6 +192,17 @@ func TestErrorsNameDocumentAndLine(t *testing.T) {
 		"text":              {"---\nNAME READY\n", "document 1: line 1: not a Kubernetes object: it has no fields"},
 		"a key twice in an object with a Pod": {
 			"a: 1\na: 2\n---\napiVersion: v1\nkind: Pod\nspec: {}\nspec: {}\n", `document 2: line 7: key "spec" is there twice`,
+		},
+		"a Helm template": {
+			"a: 1\n---\nkind: Pod\nmetadata:\n  name: {{ .Release.Name }}\n",
+			"document 2: line 5: this is a Helm template, and not YAML yet: run helm template first, and give its output to this command",
+		},
+		"a Helm template that begins with an action": {
+			"{{- if .Values.enabled }}\nkind: Pod\n{{- end }}\n",
+			"document 1: line 1: this is a Helm template, and not YAML yet: run helm template first, and give its output to this command",
+		},
+		"braces of another program": {
+			"args: ['{{ messages }}']\nb: c: d\n", "document 1: line 2: mapping values are not allowed in this context",
 		},
 		"bytes": {"a: \xff\n", "not UTF-8 text"},
 	} {

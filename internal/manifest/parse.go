@@ -44,8 +44,16 @@ func (d Document) explain(err error) error {
 	if _, again := parse(padded); again != nil {
 		err = again
 	}
+	if action := actions.FindIndex(padded); action != nil {
+		line := bytes.Count(padded[:action[0]], []byte("\n")) + 1
+		return fmt.Errorf("document %d: line %d: this is a Helm template, and not YAML yet: run helm template first, and give its output to this command", d.Number, line)
+	}
 	return fmt.Errorf("document %d: %s", d.Number, parserPrefix.ReplaceAllString(err.Error(), ""))
 }
+
+// actions are what Helm replaces in a template. Other programs use double braces
+// too (Argo Workflows, chat templates), with other words in them.
+var actions = regexp.MustCompile(`\{\{-?\s*(/\*|\.[A-Z]|\$|(if|else|end|range|with|define|include|template|block|toYaml|tpl|required|default|printf|quote|lookup|fail)\b)`)
 
 // duplicates returns an error if a mapping of the document has a key twice.
 // kubectl takes the last one, so elsewhere that is no error; but an edit needs to
