@@ -2,6 +2,9 @@ package e2e
 
 import (
 	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -11,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/test/cluster/kube"
@@ -19,6 +23,7 @@ import (
 // TestKindsOfDelete plays the table of docs/drain-window.md: a busy vLLM with a
 // grace period of 30, taken away in every way.
 func TestKindsOfDelete(t *testing.T) {
+	t.Parallel()
 	const grace = 30
 	for name, row := range map[string]struct {
 		away       func(t *testing.T, e *engine) departure
@@ -44,6 +49,10 @@ func TestKindsOfDelete(t *testing.T) {
 		},
 		"a delete with a grace period of 60 changes nothing": {
 			away: func(t *testing.T, e *engine) departure { return e.leave(t, client.GracePeriodSeconds(60)) },
+			from: deadlineFrom(grace), to: deadlineTo(grace), end: names.EndDeadline,
+		},
+		"an eviction with a grace period of 60 changes nothing": {
+			away: func(t *testing.T, e *engine) departure { return e.evicted(t, new(int64(60))) },
 			from: deadlineFrom(grace), to: deadlineTo(grace), end: names.EndDeadline,
 		},
 		"kubectl delete --now skips it": {
@@ -83,6 +92,7 @@ func TestKindsOfDelete(t *testing.T) {
 }
 
 func TestForcedDeleteRemovesTheObjectAtOnce(t *testing.T) {
+	t.Parallel()
 	for name, away := range map[string]func(t *testing.T, e *engine) departure{
 		"kubectl delete --force --grace-period=0": func(t *testing.T, e *engine) departure {
 			return e.deletedByKubectl(t, "--force", "--grace-period=0")
@@ -97,6 +107,39 @@ func TestForcedDeleteRemovesTheObjectAtOnce(t *testing.T) {
 			require.Less(t, d.gone.Seconds(), 2.0)
 			d.requireSIGTERM(t, 0.5, 4.5)
 		})
+	}
+}
+
+// What only asks what would happen starts no hook.
+func TestDryRunsChangeNothing(t *testing.T) {
+	c := cluster(t)
+	e := start(t, c, optedIn(t, c), vllm(30))
+	_, err := c.Kubectl(t.Context(), "delete", "pod", "-n", e.pod.Namespace, e.pod.Name, "--dry-run=server")
+	require.NoError(t, err)
+	require.NoError(t, c.Clientset.PolicyV1().Evictions(e.pod.Namespace).Evict(t.Context(), &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: e.pod.Namespace, Name: e.pod.Name},
+		DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}},
+	}))
+
+	other := vllm(30)
+	other.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+	other.Name, other.Namespace = "other", e.pod.Namespace
+	text, err := yaml.Marshal(other)
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "pod.yaml")
+	require.NoError(t, os.WriteFile(file, text, 0o600))
+	diff, err := c.Kubectl(t.Context(), "diff", "-f", file)
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit)
+	require.Equal(t, 1, exit.ExitCode(), "kubectl diff says with 1 that there are differences: %v", err)
+	require.Contains(t, diff, names.AnnotationStatus, "the diff shows what admission would do")
+
+	var pods corev1.PodList
+	require.NoError(t, c.Client.List(t.Context(), &pods, client.InNamespace(e.pod.Namespace)))
+	require.Len(t, pods.Items, 1)
+	require.Nil(t, pods.Items[0].DeletionTimestamp)
+	for _, line := range e.log.Lines() {
+		require.NotContains(t, line.Text, "lastcall: ")
 	}
 }
 

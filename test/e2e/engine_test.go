@@ -80,11 +80,17 @@ func start(t *testing.T, c *kube.Cluster, namespace string, pod *corev1.Pod) *en
 	return adopt(t, c, client.ObjectKeyFromObject(pod))
 }
 
-// adopt waits until a Pod that exists is ready, and follows its engine's log.
+// adopt waits until a Pod that exists has been ready for a while, and follows its
+// engine's log. A Pod that was ready a moment ago is still being synced by its
+// kubelet, which starts the hook of a delete only after that: up to 3 s late.
 func adopt(t *testing.T, c *kube.Cluster, key client.ObjectKey) *engine {
 	t.Helper()
 	pod, err := c.WaitPod(t.Context(), key, kube.Ready)
 	require.NoError(t, err)
+	select {
+	case <-time.After(3 * time.Second):
+	case <-t.Context().Done():
+	}
 	container := pod.Spec.Containers[0]
 	log, err := c.Follow(t.Context(), key, container.Name)
 	require.NoError(t, err)

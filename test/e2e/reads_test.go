@@ -12,6 +12,7 @@ import (
 // TestWhatAReadTellsTheHook plays the table of docs/drain-window.md on a kubelet,
 // at a grace period of 15: reads start 5 s after the hook does and end at 10 s.
 func TestWhatAReadTellsTheHook(t *testing.T) {
+	t.Parallel()
 	const grace = 15
 	type row struct {
 		fault    string
@@ -51,6 +52,7 @@ func TestWhatAReadTellsTheHook(t *testing.T) {
 }
 
 func TestWhatAReadOverTLSTellsTheHook(t *testing.T) {
+	t.Parallel()
 	withTLS := func(flags ...string) *corev1.Pod {
 		pod := vllm(15, append([]string{"--ssl-keyfile", "auto"}, flags...)...)
 		pod.Spec.Containers[0].ReadinessProbe.ProbeHandler = corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(vllmPort)}}

@@ -36,7 +36,9 @@ var (
 	})
 	installed = sync.OnceValue(func() error {
 		inUse = true
-		return install.Chart(context.Background(), connected, install.Namespace)
+		// A test that taints the node means its engines, not lastcall.
+		return install.Chart(context.Background(), connected, install.Namespace,
+			"webhook.tolerations[0].operator=Exists", "operator.tolerations[0].operator=Exists")
 	})
 	// inUse is whether a test relies on lastcall being installed.
 	inUse bool
