@@ -73,6 +73,9 @@ func (s *simulation) run() {
 			s.cached = s.seen()
 		}
 	}
+	for _, pod := range s.pods { // the retirer undoes its marks, as it must
+		pod.Labels[names.LabelServing] = names.Serving
+	}
 	for range 300 {
 		s.now = s.now.Add(time.Second)
 		before := s.uids
@@ -159,16 +162,6 @@ func (s *simulation) kubelet() {
 			delete(s.pods, name)
 		case !ended(pod):
 			s.up(name)
-		}
-	}
-	s.retirer()
-}
-
-// retirer undoes its marks in the end, as it must.
-func (s *simulation) retirer() {
-	for _, pod := range s.pods {
-		if s.random.IntN(20) == 0 {
-			pod.Labels[names.LabelServing] = names.Serving
 		}
 	}
 }

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -49,10 +50,9 @@ func role(name string, replicas, size int32) v1alpha1.Role {
 // seen is a view of the world that later changes do not reach.
 func (w *world) seen() *Seen {
 	seen := &Seen{Deployment: w.md.DeepCopy(), Now: w.now}
-	for _, pod := range w.pods {
-		seen.Pods = append(seen.Pods, *pod.DeepCopy())
+	for _, name := range slices.Sorted(maps.Keys(w.pods)) {
+		seen.Pods = append(seen.Pods, *w.pods[name].DeepCopy())
 	}
-	slices.SortFunc(seen.Pods, func(a, b corev1.Pod) int { return -1 * len(a.Name) }) // any order will do
 	for _, service := range render.Services(w.md) {
 		seen.Services = append(seen.Services, *service)
 	}

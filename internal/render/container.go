@@ -83,7 +83,7 @@ func (m member) probe(c *corev1.Container) {
 			TerminationGracePeriodSeconds: grace,
 		}
 	}
-	c.StartupProbe = probe(10, 5, 180, new(int64(probeGraceSeconds)))
+	c.StartupProbe = probe(2, 5, 900, new(int64(probeGraceSeconds)))
 	c.ReadinessProbe = probe(5, 5, 3, nil)
 	c.LivenessProbe = probe(10, 10, 6, new(int64(probeGraceSeconds)))
 }

@@ -31,7 +31,7 @@ func TestRolloutCutsNoRequest(t *testing.T) {
 	namespace := optedIn(t, c)
 	deploy(t, c, namespace, vllm(30), 3)
 	before := alive(t, c, namespace)
-	records := stream(t, c, namespace)
+	records := stream(t, c, namespace, "engine")
 
 	_, err := c.Kubectl(t.Context(), "rollout", "restart", "-n", namespace, "deployment/engine")
 	require.NoError(t, err)
@@ -56,7 +56,7 @@ func TestPreemptionCutsNoRequest(t *testing.T) {
 	pod.Spec.Containers[0].Resources = slots
 	deploy(t, c, namespace, pod, 2)
 	before := alive(t, c, namespace)
-	records := stream(t, c, namespace)
+	records := stream(t, c, namespace, "engine")
 
 	urgent := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "urgent"},
@@ -93,12 +93,12 @@ func deploy(t *testing.T, c *kube.Cluster, namespace string, pod *corev1.Pod, re
 	require.NoError(t, ready(t.Context(), c, namespace, replicas))
 }
 
-// stream starts the clients. The function it returns stops them and returns
+// stream starts clients of a Service. The function it returns stops them and returns
 // every request's record.
-func stream(t *testing.T, c *kube.Cluster, namespace string) func() []load.Request {
+func stream(t *testing.T, c *kube.Cluster, namespace, service string, flags ...string) func() []load.Request {
 	t.Helper()
-	stop, err := clients.Start(t.Context(), c, client.ObjectKey{Namespace: namespace, Name: "engine"},
-		"--clients=6", "--min-tokens=10", "--max-tokens=160", fmt.Sprintf("--tokens-per-second=%d", rate))
+	stop, err := clients.Start(t.Context(), c, client.ObjectKey{Namespace: namespace, Name: service},
+		append([]string{"--clients=6", "--min-tokens=10", "--max-tokens=160", fmt.Sprintf("--tokens-per-second=%d", rate)}, flags...)...)
 	require.NoError(t, err)
 	return func() []load.Request {
 		records, err := stop()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/test/cluster/kube"
+	"github.com/lastcall-dev/lastcall/test/cluster/kubetest"
 )
 
 // What a node does to all of its Pods: a taint with the effect NoExecute, and a
@@ -81,12 +82,19 @@ func TestNodeDrainCutsNoRequest(t *testing.T) {
 			Selector:       &metav1.LabelSelector{MatchLabels: map[string]string{"app": "engine"}},
 		},
 	}))
+	role := server(3)
+	role.TerminationGracePeriodSeconds = new(int64(15))
+	role.Labels = map[string]string{"app": "engine"}
+	role.NodeSelector = kube.On(node)
+	md := modelDeploymentOf(t, c, kubetest.Namespace(t, c, nil), role)
+	md.ready(t)
+	oneByOne, replicas := md.watch(t, 1), md.uids(t)
 	before := alive(t, c, namespace)
-	records := stream(t, c, namespace)
+	records := stream(t, c, namespace, "engine")
 
 	drained := make(chan error, 1)
 	go func() {
-		_, err := c.Kubectl(t.Context(), "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=100s",
+		_, err := c.Kubectl(t.Context(), "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=3m",
 			"--pod-selector=app=engine")
 		drained <- err
 	}()
@@ -102,5 +110,10 @@ func TestNodeDrainCutsNoRequest(t *testing.T) {
 	require.NoError(t, c.Uncordon(t.Context(), node))
 	require.NoError(t, ready(t.Context(), c, namespace, 2))
 	require.Empty(t, survivors(t, c, namespace, before), "every replica was to be evicted")
+	md.ready(t)
+	for name, uid := range md.uids(t) {
+		require.NotEqual(t, replicas[name], uid, "%s was to be evicted", name)
+	}
+	require.Equal(t, 2, oneByOne(), "a drain takes one replica of a role at a time")
 	requireNothingCut(t, records())
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/test/cluster/kube"
@@ -29,6 +30,8 @@ func leave() error {
 }
 
 var connected *kube.Cluster
+
+var webhookService = client.ObjectKey{Namespace: install.Namespace, Name: install.Release + "-webhook"}
 
 var (
 	images = sync.OnceValue(func() error {

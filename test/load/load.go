@@ -54,6 +54,8 @@ type Options struct {
 	TokensPerSecond      float64
 	// Pause is waited after a refusal before the client's next request.
 	Pause time.Duration
+	// Think is waited after an answer before the client's next request.
+	Think time.Duration
 	// KeepAlive reuses connections. Without it every request opens one, and so
 	// meets the Service's endpoints as they are now.
 	KeepAlive bool
@@ -79,11 +81,16 @@ func Run(ctx context.Context, o Options, report func(Request)) {
 				r := Send(context.WithoutCancel(ctx), client, o, o.MinTokens+random.IntN(o.MaxTokens-o.MinTokens+1))
 				r.Client = i
 				records <- r
+				wait := o.Think
 				if r.Outcome == Refused {
-					select {
-					case <-time.After(o.Pause):
-					case <-ctx.Done():
-					}
+					wait = o.Pause
+				}
+				if wait == 0 {
+					continue
+				}
+				select {
+				case <-time.After(wait):
+				case <-ctx.Done():
 				}
 			}
 		})

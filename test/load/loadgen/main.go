@@ -26,6 +26,7 @@ func main() {
 	flag.IntVar(&o.MaxTokens, "max-tokens", 160, "the longest answer")
 	flag.Float64Var(&o.TokensPerSecond, "tokens-per-second", 20, "of each answer")
 	flag.DurationVar(&o.Pause, "pause", 200*time.Millisecond, "waited after a refusal")
+	flag.DurationVar(&o.Think, "think", 0, "waited after an answer")
 	flag.BoolVar(&o.KeepAlive, "keep-alive", false, "reuse connections")
 	flag.Uint64Var(&o.Seed, "seed", 1, "of the answers' lengths")
 	flag.Parse()

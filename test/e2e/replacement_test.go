@@ -1,0 +1,240 @@
+package e2e
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lastcall-dev/lastcall/api/names"
+	"github.com/lastcall-dev/lastcall/api/v1alpha1"
+	"github.com/lastcall-dev/lastcall/test/cluster/kube"
+	"github.com/lastcall-dev/lastcall/test/cluster/kubetest"
+)
+
+// replacement waits until another Pod has the name, and is Ready.
+func (d *deployment) replacement(t *testing.T, old *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	pod, err := d.cluster.WaitPod(t.Context(), client.ObjectKeyFromObject(old), func(p *corev1.Pod) bool {
+		return p.UID != old.UID && kube.Ready(p)
+	})
+	require.NoError(t, err)
+	return pod
+}
+
+func (d *deployment) get(t *testing.T, name string) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{}
+	require.NoError(t, d.cluster.Client.Get(t.Context(), d.pod(name), pod))
+	return pod
+}
+
+func TestDeletedReplicaIsMadeAgainUnderItsOrdinal(t *testing.T) {
+	c := cluster(t)
+	role := server(2)
+	role.TerminationGracePeriodSeconds = new(int64(15))
+	d := modelDeploymentOf(t, c, kubetest.Namespace(t, c, nil), role)
+	d.ready(t)
+	other, old := d.get(t, "qwen-server-0"), d.get(t, "qwen-server-1")
+	log, err := c.Follow(t.Context(), d.pod(old.Name), names.MainContainer)
+	require.NoError(t, err)
+
+	_, ending, err := c.Delete(t.Context(), d.pod(old.Name))
+	require.NoError(t, err)
+	_, err = log.Find(t.Context(), names.EndDrained)
+	require.NoError(t, err)
+	pod := d.replacement(t, old)
+	require.WithinRange(t, pod.CreationTimestamp.Time, ending.Gone.Add(-time.Second), ending.Gone.Add(10*time.Second))
+	d.ready(t)
+	require.Equal(t, other.UID, d.get(t, other.Name).UID)
+	require.Contains(t, strings.Join(d.events(t), "\n"), names.ReasonReplacementInProgress)
+}
+
+func TestReplicaOfTwoPodsIsReplacedAsOne(t *testing.T) {
+	c := cluster(t)
+	role := server(1)
+	role.Size = new(int32(2))
+	role.TerminationGracePeriodSeconds = new(int64(15))
+	d := modelDeploymentOf(t, c, kubetest.Namespace(t, c, nil), role)
+	d.ready(t)
+
+	t.Log("the members find their leader by name")
+	address, err := c.Exec(t.Context(), d.pod("qwen-server-0-1"), names.MainContainer, "sh", "-c", "echo $"+names.EnvLeaderAddress)
+	require.NoError(t, err)
+	require.Equal(t, "qwen-server-0-0.qwen-server-group."+d.key.Namespace+".svc", strings.TrimSpace(address))
+
+	leader, worker := d.get(t, "qwen-server-0-0"), d.get(t, "qwen-server-0-1")
+	for _, deleted := range []*corev1.Pod{worker, leader} {
+		ended := map[string]func() (kube.Ending, error){}
+		for _, pod := range []*corev1.Pod{leader, worker} {
+			ended[pod.Name], err = c.WatchEnding(t.Context(), client.ObjectKeyFromObject(pod))
+			require.NoError(t, err)
+		}
+		require.NoError(t, c.Client.Delete(t.Context(), deleted.DeepCopy()))
+		last := time.Time{}
+		for _, wait := range ended {
+			ending, err := wait()
+			require.NoError(t, err)
+			if ending.Gone.After(last) {
+				last = ending.Gone
+			}
+		}
+		leader, worker = d.replacement(t, leader), d.replacement(t, worker)
+		for _, pod := range []*corev1.Pod{leader, worker} {
+			require.False(t, pod.CreationTimestamp.Time.Before(last.Truncate(time.Second)), "%s came before the whole old replica was gone", pod.Name)
+		}
+		d.ready(t)
+	}
+}
+
+func TestRolloutStopsAtAnImageThatCannotStart(t *testing.T) {
+	c := cluster(t)
+	role := server(3)
+	role.TerminationGracePeriodSeconds = new(int64(15))
+	d := modelDeploymentOf(t, c, kubetest.Namespace(t, c, nil), role)
+	d.ready(t)
+	before := d.uids(t)
+
+	d.edit(t, func(s *v1alpha1.ModelDeploymentSpec) { s.Roles[0].Image = "lastcall.dev/no-such-image:dev" })
+	d.waitFor(t, "the rollout to stop", func(md *v1alpha1.ModelDeployment) bool {
+		return reason(md, names.ConditionProgressing) == names.ReasonReplicaFailing
+	})
+	d.waitFor(t, "the other two to serve on", func(md *v1alpha1.ModelDeployment) bool {
+		return md.Status.Phase == v1alpha1.PhaseDegraded && md.Status.RoleSummary == "2S"
+	})
+	require.Contains(t, strings.Join(d.events(t), "\n"), "no-such-image")
+	after := d.uids(t)
+	require.Equal(t, before["qwen-server-0"], after["qwen-server-0"])
+	require.Equal(t, before["qwen-server-1"], after["qwen-server-1"])
+
+	d.edit(t, func(s *v1alpha1.ModelDeploymentSpec) { s.Roles[0].Image = "" })
+	d.ready(t)
+	require.Equal(t, before["qwen-server-0"], d.uids(t)["qwen-server-0"], "what has the old spec, which is the present one again, stays")
+}
+
+// The kubelet evicts a Pod that writes more than its volume may hold. Such a Pod
+// is Failed, and keeps its name until somebody deletes it.
+func TestEvictedPodDoesNotKeepItsSlot(t *testing.T) {
+	c := cluster(t)
+	role := server(1)
+	role.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{
+		EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: new(resource.MustParse("64Ki"))},
+	}}}
+	role.VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/scratch"}}
+	d := modelDeploymentOf(t, c, kubetest.Namespace(t, c, nil), role)
+	d.ready(t)
+	old := d.get(t, "qwen-server-0")
+	failed, err := c.WatchEnding(t.Context(), d.pod(old.Name))
+	require.NoError(t, err)
+	_, err = c.Exec(t.Context(), d.pod(old.Name), names.MainContainer, "python3", "-c", "open('/scratch/x', 'w').write('x' * (1 << 20))")
+	require.NoError(t, err)
+	ending, err := failed()
+	require.NoError(t, err)
+	require.Equal(t, corev1.PodFailed, ending.Pod.Status.Phase)
+	require.Equal(t, "Evicted", ending.Pod.Status.Reason)
+	d.replacement(t, old)
+	require.Contains(t, strings.Join(d.events(t), "\n"), names.ReplacedPodEnded)
+}
+
+func TestForeignObjectsKeepTheirNames(t *testing.T) {
+	c := cluster(t)
+	namespace := kubetest.Namespace(t, c, nil)
+	foreign := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "qwen-server-0"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "other", Image: kube.BusyboxImage, Command: []string{"sleep", "600"}}}},
+	}
+	require.NoError(t, c.Client.Create(t.Context(), foreign))
+	d := modelDeploymentOf(t, c, namespace, server(2))
+	d.waitFor(t, "the name to be found taken", func(md *v1alpha1.ModelDeployment) bool {
+		return reason(md, names.ConditionProgressing) == names.ReasonNameTaken && md.Status.RoleSummary == "1S"
+	})
+	require.Equal(t, foreign.UID, d.get(t, "qwen-server-0").UID)
+	require.Nil(t, d.get(t, "qwen-server-0").DeletionTimestamp)
+
+	require.NoError(t, c.Client.Delete(t.Context(), foreign, client.GracePeriodSeconds(0)))
+	d.ready(t)
+}
+
+// The probe's own grace period bounds the restart; the Pod's is an hour.
+func TestHungReplicaIsRestartedSoon(t *testing.T) {
+	c := cluster(t)
+	role := server(1)
+	role.TerminationGracePeriodSeconds = new(int64(3600))
+	d := modelDeploymentOf(t, c, kubetest.Namespace(t, c, nil), role)
+	d.ready(t)
+	e := adopt(t, c, d.pod("qwen-server-0"))
+	e.fault(t, `{"metrics": "busy", "health": "503"}`)
+	var killed time.Time
+	require.NoError(t, until(t.Context(), "the liveness probe to fail", func() (bool, error) {
+		events, err := c.Events(t.Context(), e.pod)
+		for _, event := range events {
+			if event.Reason == "Killing" {
+				killed = event.FirstTimestamp.Time
+			}
+		}
+		return !killed.IsZero(), err
+	}))
+	pod, err := c.WaitPod(t.Context(), e.pod, func(p *corev1.Pod) bool {
+		return p.Status.ContainerStatuses[0].RestartCount == 1 && p.Status.ContainerStatuses[0].State.Running != nil
+	})
+	require.NoError(t, err)
+	took := pod.Status.ContainerStatuses[0].State.Running.StartedAt.Sub(killed)
+	t.Logf("a new engine %s after the kubelet gave the hung one up", took)
+	require.Less(t, took, 25*time.Second)
+	require.Equal(t, pod.UID, d.get(t, pod.Name).UID, "the restart is the kubelet's: the Pod stays")
+}
+
+// An API server that cannot ask the webhook creates no Pod of the operator's.
+func TestNoReplicaIsMadeWithoutTheWebhook(t *testing.T) {
+	c := loaded(t)
+	require.NoError(t, installed())
+	role := server(1)
+	role.TerminationGracePeriodSeconds = new(int64(15))
+	d := modelDeploymentOf(t, c, kubetest.Namespace(t, c, nil), role)
+	d.ready(t)
+	old := d.get(t, "qwen-server-0")
+
+	restore := unreachable(t, c)
+	_, _, err := c.Delete(t.Context(), d.pod(old.Name))
+	require.NoError(t, err)
+	d.waitFor(t, "the create to fail", func(md *v1alpha1.ModelDeployment) bool {
+		return reason(md, names.ConditionProgressing) == names.ReasonCreateFailed
+	})
+	require.Contains(t, strings.Join(d.events(t), "\n"), "failed calling webhook")
+	require.Empty(t, d.uids(t), "no Pod without its hook")
+
+	restore()
+	require.Contains(t, d.replacement(t, old).Annotations[names.AnnotationStatus], names.OutcomeInjected)
+	d.ready(t)
+}
+
+// unreachable leaves the webhook's Service without endpoints, and returns what
+// gives them back.
+func unreachable(t *testing.T, c *kube.Cluster) (restore func()) {
+	t.Helper()
+	service := &corev1.Service{}
+	require.NoError(t, c.Client.Get(t.Context(), webhookService, service))
+	selector := service.Spec.Selector
+	set := func(ctx context.Context, to map[string]string) {
+		require.NoError(t, c.Client.Get(ctx, webhookService, service))
+		before := service.DeepCopy()
+		service.Spec.Selector = to
+		require.NoError(t, c.Client.Patch(ctx, service, client.MergeFrom(before)))
+	}
+	set(t.Context(), map[string]string{"nobody": "here"})
+	restored := false
+	restore = func() {
+		if !restored {
+			restored = true
+			set(context.WithoutCancel(t.Context()), selector)
+		}
+	}
+	t.Cleanup(restore)
+	return restore
+}
