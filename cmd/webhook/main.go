@@ -6,30 +6,26 @@ import (
 	"crypto/tls"
 	"errors"
 	"flag"
-	"fmt"
-	"log/slog"
 	"net/http"
 	"os"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
 	"github.com/lastcall-dev/lastcall/internal/admission"
 	"github.com/lastcall-dev/lastcall/internal/certificate"
+	"github.com/lastcall-dev/lastcall/internal/process"
 	"github.com/lastcall-dev/lastcall/internal/shutdown"
 )
 
@@ -37,43 +33,24 @@ import (
 var version = "dev"
 
 type options struct {
+	process.Flags
 	name, namespace string
 	certificateDir  string
 	port            int
-	metricsAddress  string
-	healthAddress   string
 	shutdownDelay   time.Duration
 }
 
 func main() {
 	var o options
-	var level slog.Level
 	flag.StringVar(&o.name, "name", "lastcall-webhook", "name of the Service, and of the Secret, Lease and webhook configurations that self-signed certificates are kept in")
 	flag.StringVar(&o.namespace, "namespace", "", "namespace of the Service")
 	flag.StringVar(&o.certificateDir, "certificate-dir", "", "directory with tls.crt, tls.key and ca.crt; without it the webhook makes its own certificate")
 	flag.IntVar(&o.port, "port", 9443, "port of the admission server")
-	flag.StringVar(&o.metricsAddress, "metrics-address", ":8080", "address of /metrics")
-	flag.StringVar(&o.healthAddress, "health-address", ":8081", "address of /livez and /readyz")
 	flag.DurationVar(&o.shutdownDelay, "shutdown-delay", 10*time.Second, "how long to go on answering after a SIGTERM")
-	flag.TextVar(&level, "log-level", slog.LevelInfo, "debug, info, warn or error")
-	flag.Parse()
-
-	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})))
-	ctrl.SetLogger(logr.FromSlogHandler(slog.Default().Handler()))
-	klog.SetSlogLogger(slog.Default())
-
-	slog.Info("Starting", "version", version)
-	if err := run(ctrl.SetupSignalHandler(), o); err != nil {
-		slog.Error("Stopped", "error", err)
-		os.Exit(1)
-	}
-	slog.Info("Stopped")
+	os.Exit(process.Run(version, &o.Flags, func(signalled context.Context) error { return run(signalled, o) }))
 }
 
 func run(signalled context.Context, o options) error {
-	if flag.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
-	}
 	scheme := runtime.NewScheme()
 	if err := errors.Join(
 		corev1.AddToScheme(scheme),
@@ -88,14 +65,9 @@ func run(signalled context.Context, o options) error {
 	if err := admission.Register(server, scheme, metrics.Registry); err != nil {
 		return err
 	}
-	mgr, err := newManager(o, ctrl.Options{
-		Scheme:                  scheme,
-		WebhookServer:           server,
-		Metrics:                 metricsserver.Options{BindAddress: o.metricsAddress},
-		HealthProbeBindAddress:  o.healthAddress,
-		LivenessEndpointName:    "/livez",
-		GracefulShutdownTimeout: new(10 * time.Second),
-	}, serving)
+	managed := o.Manager(scheme)
+	managed.WebhookServer = server
+	mgr, err := newManager(o, managed, serving)
 	if err != nil {
 		return err
 	}

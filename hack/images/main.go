@@ -20,7 +20,7 @@ import (
 )
 
 // binaries that run in a cluster.
-var binaries = []string{"webhook"}
+var binaries = []string{"webhook", "operator"}
 
 func main() {
 	out := flag.String("out", "out/images", "folder to write the archives NAME.tar to")

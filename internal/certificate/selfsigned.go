@@ -4,19 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/util/uuid"
-	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lastcall-dev/lastcall/internal/election"
 )
 
 // remedy ends the sentence about an object of the chart that somebody deleted. The
@@ -40,26 +39,17 @@ func (s SelfSigned) CacheOptions() cache.Options {
 	}}
 }
 
-// Lock is what the replicas elect with. The manager's own would also write
-// events, which is one permission more.
+// Lock is what the replicas elect with.
 func (s SelfSigned) Lock(config *rest.Config) (resourcelock.Interface, error) {
-	host, err := os.Hostname()
+	found, err := election.New(config, client.ObjectKey{Namespace: s.Namespace, Name: s.Name})
 	if err != nil {
 		return nil, err
 	}
-	leases, err := coordinationv1.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	return lock{&resourcelock.LeaseLock{
-		LeaseMeta:  metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name},
-		Client:     leases,
-		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
-	}}, nil
+	return lock{found}, nil
 }
 
 // lock is a Lease that is never created, only found: the election logs why.
-type lock struct{ *resourcelock.LeaseLock }
+type lock struct{ resourcelock.Interface }
 
 var errLeaseMissing = errors.New("the Lease is missing and nobody renews the certificate; " + remedy)
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,7 @@ import (
 	"github.com/lastcall-dev/lastcall/test/cluster/kube"
 	"github.com/lastcall-dev/lastcall/test/cluster/kubetest"
 	"github.com/lastcall-dev/lastcall/test/engine/bundle"
+	"github.com/lastcall-dev/lastcall/test/load"
 )
 
 // deployment is a ModelDeployment in a namespace of its own.
@@ -263,13 +265,13 @@ func TestRolloutOfAModelDeploymentCutsNoRequest(t *testing.T) {
 	for _, wait := range endings {
 		ending, err := wait()
 		require.NoError(t, err)
-		require.EqualValues(t, 30, *ending.Pod.DeletionGracePeriodSeconds, ending.Pod.Name)
+		require.EqualValues(t, 30, *ending.Leaving.DeletionGracePeriodSeconds, ending.Pod.Name)
 		order = append(order, ending)
 	}
 	d.ready(t)
 	slices.SortFunc(order, func(a, b kube.Ending) int { return a.Gone.Compare(b.Gone) })
 	for i, ending := range order {
-		deleted := ending.Pod.DeletionTimestamp.Add(-30e9)
+		deleted := ending.Leaving.DeletionTimestamp.Add(-30 * time.Second)
 		pod := &corev1.Pod{}
 		require.NoError(t, c.Client.Get(t.Context(), d.pod(ending.Pod.Name), pod))
 		require.EqualValues(t, 45, *pod.Spec.TerminationGracePeriodSeconds)
@@ -282,7 +284,7 @@ func TestRolloutOfAModelDeploymentCutsNoRequest(t *testing.T) {
 	// A request on a connection that its server has just closed is sent again by
 	// every client library: nobody has seen an answer begin.
 	for _, r := range kept() {
-		require.NotEqual(t, "cut", string(r.Outcome), "%+v", r)
+		require.NotEqual(t, load.Cut, r.Outcome, "%+v", r)
 	}
 	require.Contains(t, fmt.Sprint(d.events(t)), names.EventRolloutCompleted)
 }

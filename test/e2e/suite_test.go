@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/test/cluster/kube"
@@ -31,7 +30,8 @@ func leave() error {
 
 var connected *kube.Cluster
 
-var webhookService = client.ObjectKey{Namespace: install.Namespace, Name: install.Release + "-webhook"}
+// webhookName is that of the webhook's Service and of its configurations.
+const webhookName = install.Release + "-webhook"
 
 var (
 	images = sync.OnceValue(func() error {

@@ -8,10 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -21,14 +19,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,7 +30,9 @@ import (
 )
 
 func TestTheWebhookMayDoJustWhatItNeeds(t *testing.T) {
-	account := installPermissions(t, rendered)
+	documents, err := chart.Render(t.Context(), "lastcall", releaseNamespace, "--show-only=templates/webhook/rbac.yaml")
+	require.NoError(t, err)
+	account := installPermissions(t, documents)
 	user := fmt.Sprintf("system:serviceaccount:%s:%s", account.Namespace, account.Name)
 	may := func(verb, group, resource, namespace, name string) bool {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
@@ -76,14 +72,14 @@ func TestTheWebhookMayDoJustWhatItNeeds(t *testing.T) {
 
 // The program itself, with the permissions of the chart, two replicas of it.
 func TestTwoReplicasMakeAndServeTheirCertificate(t *testing.T) {
-	documents, err := chart.Render(t.Context(), "own", "kube-public")
+	documents, err := chart.Render(t.Context(), "own", "kube-public", "--show-only=templates/webhook/*")
 	require.NoError(t, err)
 	secret := install[*corev1.Secret](t, documents, "Secret")[0]
 	lease := install[*coordinationv1.Lease](t, documents, "Lease")[0]
 	kubeconfig := kubeconfigOf(t, installPermissions(t, documents))
 	own := []string{"--namespace=" + secret.Namespace, "--name=" + secret.Name, "--kubeconfig=" + kubeconfig}
 
-	first := startReplica(t, own...)
+	first := startWebhook(t, own...)
 	eventually(t, func() error { return first.health("/livez") })
 	require.ErrorContains(t, first.health("/readyz"), "500", "the configurations are not installed yet")
 
@@ -107,8 +103,8 @@ func TestTwoReplicasMakeAndServeTheirCertificate(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, api.Delete(context.Background(), configuration)) })
 	}
 
-	second := startReplica(t, own...)
-	for _, replica := range []*replica{first, second} {
+	second := startWebhook(t, own...)
+	for _, replica := range []*webhookReplica{first, second} {
 		eventually(t, func() error { return replica.health("/readyz") })
 	}
 	require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(mutating[0]), mutating[0]))
@@ -117,7 +113,7 @@ func TestTwoReplicasMakeAndServeTheirCertificate(t *testing.T) {
 	caller := callerOf(secret.Name+"."+secret.Namespace+".svc", bundle)
 	require.NoError(t, first.admit(caller))
 	require.NoError(t, second.admit(caller))
-	for _, replica := range []*replica{first, second} {
+	for _, replica := range []*webhookReplica{first, second} {
 		t.Logf("resident memory after the first admission: %d KiB", replica.resident(t))
 	}
 
@@ -155,7 +151,7 @@ func TestTwoReplicasMakeAndServeTheirCertificate(t *testing.T) {
 		assert.NotEqual(t, holder, *lease.Spec.HolderIdentity, "the lease is given back")
 	})
 
-	for _, replica := range []*replica{first, second} {
+	for _, replica := range []*webhookReplica{first, second} {
 		assert.NotContains(t, replica.said(t), "forbidden", "the permissions suffice")
 	}
 }
@@ -166,7 +162,7 @@ func TestWithCertificateFilesTheWebhookNeedsNoAPIServer(t *testing.T) {
 	const service = "lastcall-webhook.lastcall-system.svc"
 	dir := t.TempDir()
 	nowhere := filepath.Join(dir, "no-kubeconfig")
-	replica := startReplica(t, "--certificate-dir="+dir, "--kubeconfig="+nowhere)
+	replica := startWebhook(t, "--certificate-dir="+dir, "--kubeconfig="+nowhere)
 	eventually(t, func() error { return replica.health("/livez") })
 	require.ErrorContains(t, replica.health("/readyz"), "500", "there are no files yet")
 
@@ -181,70 +177,19 @@ func TestWithCertificateFilesTheWebhookNeedsNoAPIServer(t *testing.T) {
 
 const shutdownDelay = 2 * time.Second
 
-type replica struct {
-	process                     *exec.Cmd
-	address, healthAddress, log string
+// webhookReplica is a replica that answers admissions.
+type webhookReplica struct {
+	*replica
+	address string
 }
 
-func startReplica(t *testing.T, flags ...string) *replica {
+func startWebhook(t *testing.T, flags ...string) *webhookReplica {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "webhook")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/webhook")
-	build.Dir = chart.Root()
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, string(out))
-	port := func() string {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		defer listener.Close() //nolint:errcheck // only its port was wanted
-		_, port, err := net.SplitHostPort(listener.Addr().String())
-		require.NoError(t, err)
-		return port
+	port := freePort(t)
+	return &webhookReplica{
+		replica: startReplica(t, built(t, "webhook"), append(flags, "--port="+port, "--shutdown-delay="+shutdownDelay.String())...),
+		address: "127.0.0.1:" + port,
 	}
-	admissionPort := port()
-	r := &replica{
-		address:       "127.0.0.1:" + admissionPort,
-		healthAddress: "127.0.0.1:" + port(),
-		log:           filepath.Join(t.TempDir(), "log"),
-	}
-	r.process = exec.Command(binary, append(flags,
-		"--port="+admissionPort, "--health-address="+r.healthAddress, "--metrics-address=0",
-		"--shutdown-delay="+shutdownDelay.String(), "--log-level=debug")...)
-	log, err := os.Create(r.log)
-	require.NoError(t, err)
-	defer log.Close() //nolint:errcheck // the process has its own
-	r.process.Stderr = log
-	require.NoError(t, r.process.Start())
-	t.Cleanup(func() {
-		if r.process.ProcessState == nil {
-			_ = r.process.Process.Kill()
-			_ = r.process.Wait()
-		}
-		if t.Failed() {
-			t.Log(r.said(t))
-		}
-	})
-	return r
-}
-
-// said is the replica's log so far.
-func (r *replica) said(t *testing.T) string {
-	t.Helper()
-	text, err := os.ReadFile(r.log)
-	require.NoError(t, err)
-	return string(text)
-}
-
-func (r *replica) health(path string) error {
-	response, err := http.Get("http://" + r.healthAddress + path)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close() //nolint:errcheck // only read
-	if response.StatusCode != http.StatusOK {
-		return errors.New(response.Status)
-	}
-	return nil
 }
 
 // callerOf trusts and calls a webhook as the API server does.
@@ -257,7 +202,7 @@ func callerOf(service string, bundle []byte) *http.Client {
 }
 
 // admit has the replica answer one admission.
-func (r *replica) admit(caller *http.Client) error {
+func (r *webhookReplica) admit(caller *http.Client) error {
 	review := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"DELETE","resource":{"version":"v1","resource":"pods"}}}`
 	response, err := caller.Post("https://"+r.address+"/mutate-pods", "application/json", strings.NewReader(review))
 	if err != nil {
@@ -271,34 +216,4 @@ func (r *replica) admit(caller *http.Client) error {
 		return errors.New(response.Status)
 	}
 	return nil
-}
-
-// resident is the process's resident memory in KiB.
-func (r *replica) resident(t *testing.T) (kib int) {
-	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.process.Process.Pid))
-	require.NoError(t, err)
-	_, after, found := strings.Cut(string(status), "VmRSS:")
-	require.True(t, found)
-	_, err = fmt.Sscanf(after, "%d", &kib)
-	require.NoError(t, err)
-	return kib
-}
-
-// kubeconfigOf writes a kubeconfig with a token of the account, as its Pods have.
-func kubeconfigOf(t *testing.T, account client.ObjectKey) string {
-	t.Helper()
-	request := &authenticationv1.TokenRequest{}
-	serviceAccount := &corev1.ServiceAccount{}
-	serviceAccount.Namespace, serviceAccount.Name = account.Namespace, account.Name
-	require.NoError(t, api.SubResource("token").Create(t.Context(), serviceAccount, request))
-	require.NoError(t, rest.LoadTLSFiles(config))
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	require.NoError(t, clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: config.Host, CertificateAuthorityData: config.CAData}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": {Token: request.Status.Token}},
-		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}},
-		CurrentContext: "x",
-	}, path))
-	return path
 }

@@ -93,6 +93,9 @@ func start() (stop func() error, err error) {
 			ValidatingWebhooks: validating,
 		},
 	}
+	// Whoever owns an object in a way that holds up the owner's deletion must then be
+	// allowed to; some distributions have this on.
+	environment.ControlPlane.GetAPIServer().Configure().Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
 	if config, err = environment.Start(); err != nil {
 		return nil, err
 	}
@@ -154,7 +157,7 @@ func install[T client.Object](t *testing.T, documents []chart.Document, kind str
 	return objects
 }
 
-// installPermissions installs the webhook's ServiceAccount and what it may do,
+// installPermissions installs the ServiceAccount of one binary and what it may do,
 // and returns the account's name.
 func installPermissions(t *testing.T, documents []chart.Document) client.ObjectKey {
 	t.Helper()

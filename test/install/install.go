@@ -36,7 +36,7 @@ func Images(ctx context.Context, c *kube.Cluster) error {
 	if err := run(ctx, "go", "run", "./hack/images", "-out", dir); err != nil {
 		return err
 	}
-	return c.Load(ctx, append(archives, filepath.Join(dir, "webhook.tar"))...)
+	return c.Load(ctx, append(archives, filepath.Join(dir, "webhook.tar"), filepath.Join(dir, "operator.tar"))...)
 }
 
 // Check refuses a cluster that is not our own and has lastcall already: a suite

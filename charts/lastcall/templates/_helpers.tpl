@@ -34,6 +34,18 @@ app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 helm.sh/chart: {{ $root.Chart.Name }}-{{ $root.Chart.Version | replace "+" "_" }}
 {{- end -}}
 
+{{/* Metadata of a binary's object; the second is for one without a namespace. */}}
+{{- define "lastcall.metadata" -}}
+name: {{ include "lastcall.name" . }}
+namespace: {{ (index . 0).Release.Namespace }}
+labels: {{- include "lastcall.labels" . | nindent 2 }}
+{{- end -}}
+
+{{- define "lastcall.clusterMetadata" -}}
+name: {{ include "lastcall.name" . }}
+labels: {{- include "lastcall.labels" . | nindent 2 }}
+{{- end -}}
+
 {{- define "lastcall.image" -}}
 {{- $image := (index . 0).Values.image -}}
 {{ $image.registry }}/{{ index . 1 }}:{{ $image.tag | default (index . 0).Chart.AppVersion }}

@@ -76,6 +76,8 @@ func (c *Cluster) WaitPod(ctx context.Context, pod client.ObjectKey, condition f
 type Ending struct {
 	// Pod is the last that was seen of it. Its container statuses tell exit codes and, in whole seconds, end times.
 	Pod *corev1.Pod
+	// Leaving is the Pod as its delete left it: in the end its grace period is 0.
+	Leaving *corev1.Pod
 	// Gone is when the Pod object was removed, by this machine's clock.
 	Gone time.Time
 }
@@ -92,12 +94,16 @@ func (c *Cluster) WatchEnding(ctx context.Context, pod client.ObjectKey) (wait f
 	}
 	return func() (Ending, error) {
 		defer watcher.Stop()
+		var leaving *corev1.Pod
 		for event := range watcher.ResultChan() {
 			if latest, ok := event.Object.(*corev1.Pod); ok {
 				seen = latest
 			}
+			if leaving == nil && seen.DeletionTimestamp != nil {
+				leaving = seen
+			}
 			if event.Type == watch.Deleted {
-				return Ending{Pod: seen, Gone: time.Now()}, nil
+				return Ending{Pod: seen, Leaving: leaving, Gone: time.Now()}, nil
 			}
 		}
 		return Ending{Pod: seen}, fmt.Errorf("waiting for Pod %s to go: %w; its status was %s", pod, context.Cause(ctx), seen.Status.String())

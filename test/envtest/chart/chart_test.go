@@ -13,12 +13,15 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"github.com/lastcall-dev/lastcall/api/names"
 )
 
 const namespace = "lastcall-system"
+
+const onlyWebhook = "--show-only=templates/webhook/*"
 
 func render(t *testing.T, flags ...string) []Document {
 	t.Helper()
@@ -50,6 +53,8 @@ func TestValuesThatDoNotExistAreRefused(t *testing.T) {
 		"webhook.failurepolicy=Fail", "webhook.failurePolicy=fail", "webhook.replicas=0", "webhook.ports.webhook=443",
 		"certificates.mode=manual", "certificate.mode=auto", "networkPolicy.enable=true", "image.tag=10",
 		`webhook.podLabels.app\.kubernetes\.io/managed-by=lastcall-operator`,
+		"operator.worker=1", "operator.workers=0", "operator.replicas=-1", "operator.hostNetwork=true", "operator.logLevel=loud",
+		`operator.podLabels.app\.kubernetes\.io/managed-by=lastcall-operator`,
 	} {
 		_, err := Render(t.Context(), "lastcall", namespace, "--set", flag)
 		assert.ErrorContains(t, err, "values don't meet the specifications of the schema", flag)
@@ -100,7 +105,7 @@ func TestCertificateModes(t *testing.T) {
 		"cert-manager":                  {flags: []string{"--set", "certificates.mode=cert-manager"}, certManager: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			documents := render(t, test.flags...)
+			documents := render(t, append(test.flags, onlyWebhook)...)
 			mutating := one[admissionregistrationv1.MutatingWebhookConfiguration](t, documents, "MutatingWebhookConfiguration")
 			pod := one[appsv1.Deployment](t, documents, "Deployment").Spec.Template.Spec
 			if !test.certManager {
@@ -158,9 +163,9 @@ func TestPods(t *testing.T) {
 	}
 }
 
-func TestOptions(t *testing.T) {
+func TestOptionsOfTheWebhook(t *testing.T) {
 	documents := render(t,
-		"--set", "networkPolicy.enabled=true", "--set", "webhook.hostNetwork=true", "--set", "webhook.ports.webhook=10250",
+		onlyWebhook, "--set", "networkPolicy.enabled=true", "--set", "webhook.hostNetwork=true", "--set", "webhook.ports.webhook=10250",
 		"--set", "webhook.failurePolicy=Fail", "--set", "webhook.image=example.com/webhook@sha256:0123",
 		"--set", "webhook.podLabels.team=a", "--set", "webhook.podAnnotations.note=b", "--set", "webhook.nodeSelector.pool=c",
 		"--set", "webhook.priorityClassName=system-cluster-critical", "--set", "image.pullSecrets[0].name=d",
@@ -190,14 +195,45 @@ func TestOptions(t *testing.T) {
 	one[networkingv1.NetworkPolicy](t, documents, "NetworkPolicy")
 }
 
+func TestOptionsOfTheOperator(t *testing.T) {
+	documents := render(t, "--show-only=templates/operator/*", "--set", "networkPolicy.enabled=true",
+		"--set", "operator.workers=3", "--set", "operator.replicas=1", "--set", "operator.logLevel=debug",
+		"--set", "operator.image=example.com/operator@sha256:0123", "--set", "operator.podLabels.team=a",
+		"--set", "operator.nodeSelector.pool=c", "--set", "operator.serviceAccountAnnotations.note=b",
+	)
+	deployment := one[appsv1.Deployment](t, documents, "Deployment")
+	assert.Equal(t, int32(1), *deployment.Spec.Replicas)
+	pod := deployment.Spec.Template.Spec
+	assert.Equal(t, "example.com/operator@sha256:0123", pod.Containers[0].Image)
+	assert.Equal(t, []string{
+		"--name=lastcall-operator", "--namespace=" + namespace, "--metrics-address=:8080", "--health-address=:8081", "--log-level=debug", "--workers=3",
+	}, pod.Containers[0].Args)
+	assert.Equal(t, "a", deployment.Spec.Template.Labels["team"])
+	assert.Equal(t, "c", pod.NodeSelector["pool"])
+
+	account := one[corev1.ServiceAccount](t, documents, "ServiceAccount")
+	assert.Equal(t, "b", account.Annotations["note"])
+	assert.Equal(t, account.Name, pod.ServiceAccountName)
+	policy := one[networkingv1.NetworkPolicy](t, documents, "NetworkPolicy")
+	assert.Equal(t, deployment.Spec.Selector.MatchLabels, policy.Spec.PodSelector.MatchLabels)
+	assert.Len(t, policy.Spec.Ingress[0].Ports, 2)
+	budget := one[policyv1.PodDisruptionBudget](t, documents, "PodDisruptionBudget")
+	assert.Equal(t, deployment.Spec.Selector, budget.Spec.Selector)
+}
+
 func TestOpenShiftMayChooseTheUser(t *testing.T) {
-	documents := render(t, "--set", "webhook.podSecurityContext.runAsUser=null", "--set", "webhook.containerSecurityContext.privileged=false")
-	pod := one[appsv1.Deployment](t, documents, "Deployment").Spec.Template.Spec
-	assert.Nil(t, pod.SecurityContext.RunAsUser)
-	assert.True(t, *pod.SecurityContext.RunAsNonRoot)
-	assert.Equal(t, corev1.SeccompProfileTypeRuntimeDefault, pod.SecurityContext.SeccompProfile.Type)
-	assert.False(t, *pod.Containers[0].SecurityContext.Privileged)
-	assert.True(t, *pod.Containers[0].SecurityContext.ReadOnlyRootFilesystem)
+	documents := render(t, "--set", "webhook.podSecurityContext.runAsUser=null", "--set", "webhook.containerSecurityContext.privileged=false",
+		"--set", "operator.podSecurityContext.runAsUser=null", "--set", "operator.containerSecurityContext.privileged=false")
+	deployments := decode[appsv1.Deployment](t, documents, "Deployment")
+	require.Len(t, deployments, 2)
+	for _, deployment := range deployments {
+		pod := deployment.Spec.Template.Spec
+		assert.Nil(t, pod.SecurityContext.RunAsUser)
+		assert.True(t, *pod.SecurityContext.RunAsNonRoot)
+		assert.Equal(t, corev1.SeccompProfileTypeRuntimeDefault, pod.SecurityContext.SeccompProfile.Type)
+		assert.False(t, *pod.Containers[0].SecurityContext.Privileged)
+		assert.True(t, *pod.Containers[0].SecurityContext.ReadOnlyRootFilesystem)
+	}
 }
 
 func TestHelmLint(t *testing.T) {
