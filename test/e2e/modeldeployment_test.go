@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -225,10 +226,7 @@ func TestModelDeploymentServes(t *testing.T) {
 	require.NoError(t, err)
 	_, err = c.Kubectl(t.Context(), "delete", "md", "-n", d.key.Namespace, d.key.Name, "--wait=false")
 	require.NoError(t, err)
-	for _, ended := range endings {
-		_, err := ended()
-		require.NoError(t, err)
-	}
+	all(t, endings)
 	_, err = log.Find(t.Context(), names.EndDrained)
 	require.NoError(t, err)
 	require.NoError(t, until(t.Context(), "the Services to go", func() (bool, error) {
@@ -262,9 +260,7 @@ func TestRolloutOfAModelDeploymentCutsNoRequest(t *testing.T) {
 	}
 	d.edit(t, func(s *v1alpha1.ModelDeploymentSpec) { s.Roles[0].TerminationGracePeriodSeconds = new(int64(45)) })
 	var order []kube.Ending
-	for _, wait := range endings {
-		ending, err := wait()
-		require.NoError(t, err)
+	for _, ending := range all(t, endings) {
 		require.EqualValues(t, 30, *ending.Leaving.DeletionGracePeriodSeconds, ending.Pod.Name)
 		order = append(order, ending)
 	}
@@ -287,6 +283,25 @@ func TestRolloutOfAModelDeploymentCutsNoRequest(t *testing.T) {
 		require.NotEqual(t, load.Cut, r.Outcome, "%+v", r)
 	}
 	require.Contains(t, fmt.Sprint(d.events(t)), names.EventRolloutCompleted)
+}
+
+// all waits for the ends of Pods, side by side, since each is timed when it is
+// seen.
+func all(t *testing.T, endings map[string]func() (kube.Ending, error)) []kube.Ending {
+	t.Helper()
+	seen := make([]kube.Ending, len(endings))
+	var group errgroup.Group
+	i := 0
+	for _, wait := range endings {
+		at := i
+		i++
+		group.Go(func() (err error) {
+			seen[at], err = wait()
+			return err
+		})
+	}
+	require.NoError(t, group.Wait())
+	return seen
 }
 
 func readySince(pod *corev1.Pod) (at metav1.Time) {

@@ -78,9 +78,7 @@ func TestReplicaOfTwoPodsIsReplacedAsOne(t *testing.T) {
 		}
 		require.NoError(t, c.Client.Delete(t.Context(), deleted.DeepCopy()))
 		last := time.Time{}
-		for _, wait := range ended {
-			ending, err := wait()
-			require.NoError(t, err)
+		for _, ending := range all(t, ended) {
 			if ending.Gone.After(last) {
 				last = ending.Gone
 			}
