@@ -111,7 +111,7 @@ func (r *Reconciler) expel(ctx context.Context, md *v1alpha1.ModelDeployment, po
 
 // taken tells a name that belongs to somebody else from a Pod of our own that was
 // created after we looked.
-func (r *Reconciler) taken(ctx context.Context, md *v1alpha1.ModelDeployment, object, replica string, ours client.Object) error {
+func (r *Reconciler) taken(ctx context.Context, md *v1alpha1.ModelDeployment, object, delayed string, ours client.Object) error {
 	seen, ok := ours.DeepCopyObject().(client.Object)
 	if !ok {
 		return fmt.Errorf("%T is no object", ours)
@@ -122,12 +122,12 @@ func (r *Reconciler) taken(ctx context.Context, md *v1alpha1.ModelDeployment, ob
 	f := Failure{Reason: names.ReasonNameTaken, Message: fmt.Sprintf("%s has a name that this ModelDeployment needs and is not its own: delete or rename one of the two", object)}
 	if metav1.IsControlledBy(seen, md) {
 		if seen.GetLabels()[names.LabelManagedBy] == names.Operator && seen.GetLabels()[names.LabelInstance] == md.Name {
-			r.attempts.delay(client.ObjectKeyFromObject(md), replica)
+			r.attempts.delay(client.ObjectKeyFromObject(md), delayed)
 			return nil
 		}
 		f.Message = fmt.Sprintf("%s is this ModelDeployment's but has lost its labels %s and %s: put them back, or delete it", object, names.LabelManagedBy, names.LabelInstance)
 	}
-	r.fail(md, object, replica, f)
+	r.fail(md, object, delayed, f)
 	return nil
 }
 
@@ -141,7 +141,7 @@ func (r *Reconciler) apply(ctx context.Context, md *v1alpha1.ModelDeployment, re
 	object := gvk.Kind + "/" + rendered.GetName()
 	err = r.Live.Get(ctx, client.ObjectKeyFromObject(rendered), found)
 	if err == nil && !metav1.IsControlledBy(found, md) {
-		return r.taken(ctx, md, object, "", rendered)
+		return r.taken(ctx, md, object, object, rendered)
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading %s: %w", object, err)

@@ -46,6 +46,7 @@ func (a *attempts) delay(md types.NamespacedName, what string) {
 	defer a.mu.Unlock()
 	id := md.String() + "/" + what
 	now := a.clock.Now()
+	a.backoff.GC()
 	a.backoff.Next(id, now)
 	if a.retryAt[md] == nil {
 		a.retryAt[md] = map[string]time.Time{}

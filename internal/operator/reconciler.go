@@ -9,6 +9,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -157,9 +158,9 @@ func ours(status *v1alpha1.ModelDeploymentStatus) v1alpha1.ModelDeploymentStatus
 		RoleSummary:        status.RoleSummary,
 		Roles:              status.Roles,
 	}
-	for _, c := range status.Conditions {
-		if c.Type == names.ConditionReady || c.Type == names.ConditionProgressing {
-			mine.Conditions = append(mine.Conditions, c)
+	for _, kind := range []string{names.ConditionReady, names.ConditionProgressing} { // as Report has them
+		if c := meta.FindStatusCondition(status.Conditions, kind); c != nil {
+			mine.Conditions = append(mine.Conditions, *c)
 		}
 	}
 	return mine

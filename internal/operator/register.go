@@ -77,6 +77,8 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Owns(&policyv1.PodDisruptionBudget{}).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
+			// The replica that waits for the lease has its cache filled already.
+			EnableWarmup: new(true),
 			// Errors of the connection; what the API server refuses has its own delays.
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 30*time.Second),
 		}).

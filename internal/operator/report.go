@@ -137,7 +137,7 @@ func (s *survey) progressing() metav1.Condition {
 		c.Reason, c.Message = names.ReasonUpToDate, "every replica has the present spec"
 		return c
 	}
-	if waitsFor, why := s.failing(open); waitsFor != nil {
+	if why := failing(open); why != "" {
 		c.Reason, c.Message = names.ReasonReplicaFailing, why
 		if len(outdated) > 0 {
 			c.Message += fmt.Sprintf("; %s of an older spec stay until it is Ready", plural(len(outdated), "replica"))
@@ -185,7 +185,7 @@ func (s *survey) missing(object string) bool {
 // moment is not being made, unless it was when last reported.
 func (s *survey) open() (open, outdated []*replica) {
 	was := s.previous()
-	making := was == names.ReasonReplicasStarting || was == names.ReasonRolloutInProgress || was == names.ReasonReplacementInProgress
+	making := was != "" && was != names.ReasonUpToDate && was != names.ReasonRenderFailed
 	for _, role := range s.Deployment.Spec.Roles {
 		for _, r := range s.wanted[role.Name] {
 			switch {
@@ -259,30 +259,46 @@ func (s *survey) waiting(open, outdated []*replica) string {
 }
 
 // cannotStart are the reasons of a waiting container that do not pass by
-// themselves.
-var cannotStart = []string{
-	"ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName", "CrashLoopBackOff",
-	"CreateContainerConfigError", "CreateContainerError", "RunContainerError",
+// themselves, and what they mean. The kubelet's messages and the reasons of a
+// failed pull change with every try, and the status should not.
+var cannotStart = map[string]string{
+	"ErrImagePull":               "cannot be pulled",
+	"ImagePullBackOff":           "cannot be pulled",
+	"ErrImageNeverPull":          "is not on the node, and imagePullPolicy is Never",
+	"InvalidImageName":           "is no image's name",
+	"CreateContainerConfigError": "cannot be started: CreateContainerConfigError",
+	"CreateContainerError":       "cannot be started: CreateContainerError",
+	"RunContainerError":          "cannot be started: RunContainerError",
 }
 
-// failing is the first open replica that cannot start, and why.
-func (s *survey) failing(open []*replica) (*replica, string) {
+// manyRestarts is when a container that is not up is said to keep failing. The
+// first ones happen to engines that wait for others.
+const manyRestarts = 3
+
+// failing says which of the open replicas cannot start, and why; empty where each
+// may yet.
+func failing(open []*replica) string {
 	for _, r := range open {
 		for _, pod := range r.present() {
+			if leaving(pod) {
+				continue
+			}
 			for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-				if w := status.State.Waiting; w != nil && slices.Contains(cannotStart, w.Reason) && !leaving(pod) {
-					// Not the kubelet's message, which changes with every try.
-					return r, fmt.Sprintf("%s cannot start: container %s: %s (image %s)", pod.Name, status.Name, w.Reason, status.Image)
+				if w := status.State.Waiting; w != nil && cannotStart[w.Reason] != "" {
+					return fmt.Sprintf("%s: image %s of container %s %s", pod.Name, status.Image, status.Name, cannotStart[w.Reason])
+				}
+				if last := status.LastTerminationState.Terminated; last != nil && status.RestartCount >= manyRestarts && !status.Ready {
+					return fmt.Sprintf("%s: container %s keeps ending, last with exit code %d (%s); see kubectl logs --previous", pod.Name, status.Name, last.ExitCode, last.Reason)
 				}
 			}
 			for _, c := range pod.Status.Conditions {
-				if c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable && !leaving(pod) {
-					return r, fmt.Sprintf("%s cannot be scheduled: %s", pod.Name, c.Message)
+				if c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable {
+					return fmt.Sprintf("%s cannot be scheduled: %s", pod.Name, c.Message)
 				}
 			}
 		}
 	}
-	return nil, ""
+	return ""
 }
 
 // phase sums the conditions up. A deployment is starting until it was Ready once,
