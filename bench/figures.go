@@ -47,6 +47,8 @@ func seconds(s float64) string {
 	return fmt.Sprintf("%.2f ms", s*1e3)
 }
 
+func longer(s float64) string    { return fmt.Sprintf("%.1f s", s) }
+func decimal(n float64) string   { return fmt.Sprintf("%.2f", n) }
 func kibibytes(b float64) string { return fmt.Sprintf("%.1f KiB", b/(1<<10)) }
 func mebibytes(b float64) string { return fmt.Sprintf("%.1f MiB", b/(1<<20)) }
 func count(n float64) string     { return fmt.Sprintf("%.0f", n) }

@@ -2,6 +2,7 @@
 // that is measured in the same minutes:
 //
 //	go run ./bench
+//	go run ./bench -only operator
 //
 // It runs from the root of the checkout, prints progress on standard error and
 // a Markdown table on standard output, and judges nothing. It needs Linux; the
@@ -11,33 +12,76 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/lastcall-dev/lastcall/test/cluster/kube"
 	"github.com/lastcall-dev/lastcall/test/cluster/node"
 )
 
-// limit bounds the measurements without a cluster, and those with one. Building
-// programs takes as long as it takes.
+// limit bounds each part for itself. Building programs takes as long as it takes.
 func limit(ctx context.Context) (context.Context, context.CancelFunc) {
-	const most = 3 * time.Minute
+	const most = 8 * time.Minute // (e) on two cores that others use as well
 	return context.WithTimeoutCause(ctx, most, fmt.Errorf("the measurements took more than %s", most))
 }
 
 func main() {
-	if err := bench(); err != nil {
+	only := flag.String("only", "", "measure this alone: "+strings.Join(partNames(), ", "))
+	flag.Parse()
+	if err := bench(*only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func bench() error {
+// A part is what can be measured alone.
+type part struct {
+	name string
+	// build are the arguments of the go commands that make what it runs.
+	build   func(dir string) [][]string
+	measure func(ctx context.Context, dir string) (figures []figure, notes string, err error)
+}
+
+var parts = []part{
+	{"code", testBinaries, bounded(measureCode)},
+	{"creates", webhooks, measureCluster},
+	{"webhook", webhooks, bounded(measureProcesses)},
+	{"operator", operatorAndKwok, measureOperator},
+}
+
+func partNames() (all []string) {
+	for _, p := range parts {
+		all = append(all, p.name)
+	}
+	return all
+}
+
+// bounded is for what needs no cluster and has nothing to say.
+func bounded(measure func(context.Context, string) ([]figure, error)) func(context.Context, string) ([]figure, string, error) {
+	return func(ctx context.Context, dir string) ([]figure, string, error) {
+		ctx, cancel := limit(ctx)
+		defer cancel()
+		figures, err := measure(ctx, dir)
+		return figures, "", err
+	}
+}
+
+func bench(only string) error {
+	if only != "" && !slices.Contains(partNames(), only) {
+		return fmt.Errorf("-only=%s: must be one of %s", only, strings.Join(partNames(), ", "))
+	}
+	ctrl.SetLogger(logr.Discard()) // envtest's
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	dir, err := os.MkdirTemp("", "lastcall-bench-")
@@ -45,30 +89,34 @@ func bench() error {
 		return err
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
+	chosen := slices.DeleteFunc(slices.Clone(parts), func(p part) bool { return only != "" && p.name != only })
 	say("building")
-	if err := build(ctx, dir); err != nil {
-		return err
+	for _, p := range chosen {
+		if err := p.make(ctx, dir); err != nil {
+			return err
+		}
 	}
 	where := machine(ctx)
-	limited, cancel := limit(ctx)
-	defer cancel()
-	code, err := measureCode(limited, dir)
-	if err != nil {
-		return fmt.Errorf("running the Go benchmarks: %w", err)
-	}
-	memory, err := measureProcesses(limited, dir)
-	if err != nil {
-		return fmt.Errorf("measuring the webhook's process: %w", err)
-	}
-	creates, skipped, err := measureCluster(ctx, dir)
-	if err != nil {
-		return fmt.Errorf("measuring Pod creates: %w", err)
+	var figures []figure
+	var notes []string
+	for _, p := range chosen {
+		more, said, err := p.measure(ctx, dir)
+		if err != nil {
+			return fmt.Errorf("measuring %s: %w", p.name, err)
+		}
+		figures = append(figures, more...)
+		if said != "" {
+			notes = append(notes, said)
+		}
 	}
 	fmt.Printf("%s\n\n", where)
-	if skipped != "" {
-		fmt.Printf("(c) was skipped: %s\n\n", skipped)
+	if err := writeTable(os.Stdout, figures); err != nil {
+		return err
 	}
-	return writeTable(os.Stdout, append(append(code, creates...), memory...))
+	for _, note := range notes {
+		fmt.Printf("\n%s\n", note)
+	}
+	return nil
 }
 
 // measureCluster takes the figures of (c), or says why it cannot.
@@ -76,14 +124,14 @@ func measureCluster(ctx context.Context, dir string) (figures []figure, skipped 
 	say("(c) bringing a cluster up")
 	cluster, closeCluster, err := kube.Open(ctx, os.Stderr)
 	if unavailable := (*node.UnavailableError)(nil); errors.As(err, &unavailable) {
-		return nil, unavailable.Error(), nil
+		return nil, "(c) was skipped: " + unavailable.Error(), nil
 	}
 	if err != nil {
 		return nil, "", err
 	}
 	defer func() { err = errors.Join(err, closeCluster()) }()
 	if cluster.HostAddress() == "" {
-		return nil, "the API server of KUBECONFIG has no known way to webhooks on this machine; unset KUBECONFIG", nil
+		return nil, "(c) was skipped: the API server of KUBECONFIG has no known way to webhooks on this machine; unset KUBECONFIG", nil
 	}
 	limited, cancel := limit(ctx)
 	defer cancel()
@@ -91,13 +139,32 @@ func measureCluster(ctx context.Context, dir string) (figures []figure, skipped 
 	return figures, "", err
 }
 
-// build makes the Go benchmarks and both webhooks, with the Makefile's settings.
-func build(ctx context.Context, dir string) error {
-	commands := [][]string{{"build", "-trimpath", "-ldflags=-s -w", "-o", dir, "./cmd/webhook", "./bench/noop"}}
+func testBinaries(dir string) (commands [][]string) {
 	for _, pkg := range benchmarked {
 		commands = append(commands, []string{"test", "-trimpath", "-c", "-o", filepath.Join(dir, filepath.Base(pkg)+".test"), "./" + pkg})
 	}
-	for _, args := range commands {
+	return commands
+}
+
+func webhooks(dir string) [][]string {
+	return [][]string{program(dir, "./cmd/webhook", "./bench/noop")}
+}
+
+func operatorAndKwok(dir string) [][]string {
+	return [][]string{
+		program(dir, "./cmd/webhook", "./cmd/operator"),
+		// kwok has a module of its own: what it needs is not what lastcall needs.
+		append([]string{"-C", "hack/kwok"}, program(dir, "sigs.k8s.io/kwok/cmd/kwok")...),
+	}
+}
+
+// program builds with the Makefile's settings.
+func program(dir string, packages ...string) []string {
+	return append([]string{"build", "-trimpath", "-ldflags=-s -w", "-o", dir}, packages...)
+}
+
+func (p part) make(ctx context.Context, dir string) error {
+	for _, args := range p.build(dir) {
 		cmd := exec.CommandContext(ctx, "go", args...)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {

@@ -167,8 +167,10 @@ type usage struct {
 	cpu            time.Duration
 }
 
-func (w *webhook) usage() (usage, error) {
-	proc := filepath.Join("/proc", strconv.Itoa(w.process.Pid))
+func (w *webhook) usage() (usage, error) { return usageOf(w.process.Pid) }
+
+func usageOf(pid int) (usage, error) {
+	proc := filepath.Join("/proc", strconv.Itoa(pid))
 	status, err := os.ReadFile(filepath.Join(proc, "status"))
 	if err != nil {
 		return usage{}, err

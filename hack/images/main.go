@@ -43,12 +43,32 @@ func run(ctx context.Context, out, version string) error {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
+	dir, err := os.MkdirTemp("", "lastcall-image-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
+	if err := build(ctx, dir, version); err != nil {
+		return err
+	}
 	for _, name := range binaries {
-		if err := write(ctx, filepath.Join(out, name+".tar"), name, registry+"/"+name+":"+tag, version); err != nil {
+		if err := write(filepath.Join(out, name+".tar"), filepath.Join(dir, name), registry+"/"+name+":"+tag); err != nil {
 			return fmt.Errorf("image of %s: %w", name, err)
 		}
 	}
 	return nil
+}
+
+// build builds all binaries at once, so that they are linked side by side.
+func build(ctx context.Context, dir, version string) error {
+	args := []string{"build", "-trimpath", "-ldflags", "-s -w -X main.version=" + version, "-o", dir + "/"}
+	for _, name := range binaries {
+		args = append(args, "./cmd/"+name)
+	}
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Stderr = os.Stderr
+	return cmd.Run()
 }
 
 // chartDefaults returns where the chart looks for images, and their tag.
@@ -73,20 +93,9 @@ func chartDefaults() (registry, tag string, err error) {
 	return values.Image.Registry, chart.AppVersion, nil
 }
 
-func write(ctx context.Context, archive, name, reference, version string) error {
-	dir, err := os.MkdirTemp("", "lastcall-image-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
-
-	binary := filepath.Join(dir, name)
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w -X main.version="+version, "-o", binary, "./cmd/"+name)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		return err
-	}
+// write packs a binary into an image that runs it.
+func write(archive, binary, reference string) error {
+	name := filepath.Base(binary)
 	image, err := ociimage.Build(ociimage.Spec{
 		Files:      []ociimage.File{{Path: "/" + name, Source: binary, Mode: 0o755}},
 		Entrypoint: []string{"/" + name},

@@ -1,6 +1,7 @@
 // Command demo deletes busy engines on a real Kubernetes node in three ways and
 // three modes, side by side: without a hook, with the usual fixed sleep, and
-// with lastcall. It prints a table and writes summary.json and timeline.svg.
+// with lastcall. Beside the rollout of Deployments it rolls a ModelDeployment. It
+// prints a table and writes summary.json and timeline.svg.
 package main
 
 import (
@@ -16,6 +17,7 @@ import (
 
 	"github.com/lastcall-dev/lastcall/test/cluster/kube"
 	"github.com/lastcall-dev/lastcall/test/cluster/node"
+	"github.com/lastcall-dev/lastcall/test/engine/bundle"
 	"github.com/lastcall-dev/lastcall/test/install"
 )
 
@@ -39,7 +41,10 @@ func main() {
 }
 
 func demo(ctx context.Context, out string) (err error) {
-	say("bringing a cluster up")
+	began := time.Now()
+	say("bringing a cluster up and building images")
+	building := buildImages(ctx)
+	defer building.stop()
 	cluster, closeCluster, err := kube.Open(ctx, os.Stderr)
 	if err != nil {
 		return err
@@ -48,19 +53,22 @@ func demo(ctx context.Context, out string) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the demo took more than %s", limit))
 	defer cancel()
 
-	say("building images and installing lastcall into the cluster at %s", cluster.Config.Host)
 	if err := install.Check(ctx, cluster); err != nil {
 		return err
 	}
-	if err := install.Images(ctx, cluster); err != nil {
+	archives, err := building.wait()
+	if err != nil {
 		return err
 	}
+	if err := cluster.Load(ctx, archives...); err != nil {
+		return err
+	}
+	say("installing lastcall into the cluster at %s", cluster.Config.Host)
 	if err := install.Chart(ctx, cluster, install.Namespace); err != nil {
 		return err
 	}
-	defer func() {
-		err = errors.Join(err, install.Uninstall(context.WithoutCancel(ctx), cluster, install.Namespace))
-	}()
+	say("set up in %s", elapsed(began))
+	defer func() { err = errors.Join(err, leave(context.WithoutCancel(ctx), cluster)) }()
 
 	runs, err := playAll(ctx, cluster)
 	if err != nil {
@@ -77,8 +85,49 @@ func demo(ctx context.Context, out string) (err error) {
 	if err := write(out, summaries, runs); err != nil {
 		return err
 	}
-	fmt.Printf("\n%s and %s have the rest.\n", filepath.Join(out, "summary.json"), filepath.Join(out, "timeline.svg"))
+	fmt.Printf("\n%s and %s have the rest. All of it took %s.\n", filepath.Join(out, "summary.json"), filepath.Join(out, "timeline.svg"), elapsed(began))
 	return nil
+}
+
+// leave takes lastcall away again from a cluster that outlives the demo.
+func leave(ctx context.Context, c *kube.Cluster) error {
+	if c.Own() {
+		return nil
+	}
+	return errors.Join(install.Uninstall(ctx, c, install.Namespace), install.RemoveCRD(ctx, c))
+}
+
+// images are being built while the cluster comes up.
+type images struct {
+	stop func()
+	wait func() ([]string, error)
+}
+
+// buildImages starts to build what the demo runs. Stop gives up and removes what
+// was built.
+func buildImages(ctx context.Context) images {
+	ctx, cancel := context.WithCancel(ctx)
+	var archives []string
+	var err error
+	var remove func()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		archives, remove, err = install.Build(ctx, bundle.Full)
+	}()
+	return images{
+		wait: func() ([]string, error) {
+			<-done
+			return archives, err
+		},
+		stop: func() {
+			cancel()
+			<-done
+			if err == nil {
+				remove()
+			}
+		},
+	}
 }
 
 func write(dir string, summaries []Summary, runs []Run) error {
@@ -94,8 +143,11 @@ func write(dir string, summaries []Summary, runs []Run) error {
 	if createErr != nil {
 		return errors.Join(err, createErr)
 	}
-	return errors.Join(err, writeTimeline(timeline, scenarios, modes, runs), timeline.Close())
+	return errors.Join(err, writeTimeline(timeline, rows, modes, runs), timeline.Close())
 }
+
+// elapsed is the time since a moment in whole seconds.
+func elapsed(since time.Time) time.Duration { return time.Since(since).Round(time.Second) }
 
 func say(format string, args ...any) {
 	fmt.Printf("%s  %s\n", time.Now().Format("15:04:05"), fmt.Sprintf(format, args...))

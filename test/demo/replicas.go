@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	toolswatch "k8s.io/client-go/tools/watch"
@@ -19,18 +20,24 @@ import (
 	"github.com/lastcall-dev/lastcall/test/engine/standin"
 )
 
+// labelDemo is on the Pods of engines: "engine" on those that a node drain takes
+// away, "model-deployment" on those of the ModelDeployment.
+const labelDemo = "demo"
+
 // replicas watches the engine Pods of a namespace and notes when each is
 // deleted, gets SIGTERM and ends.
 type replicas struct {
 	cluster   *kube.Cluster
 	namespace string
 
-	mu   sync.Mutex
-	pods map[string]*watched
+	mu sync.Mutex
+	// pods are all there ever were. A replacement may have its predecessor's name.
+	pods map[types.UID]*watched
 }
 
 type watched struct {
-	name    string // of its Deployment: vllm, sglang, idle
+	pod     string
+	name    string // of its engine: vllm, sglang, idle
 	ready   bool
 	deleted time.Time
 	gone    time.Time
@@ -38,9 +45,9 @@ type watched struct {
 }
 
 func watchReplicas(ctx context.Context, c *kube.Cluster, namespace string) *replicas {
-	r := &replicas{cluster: c, namespace: namespace, pods: map[string]*watched{}}
+	r := &replicas{cluster: c, namespace: namespace, pods: map[types.UID]*watched{}}
 	pods := cache.NewFilteredListWatchFromClient(c.Clientset.CoreV1().RESTClient(), "pods", namespace,
-		func(o *metav1.ListOptions) { o.LabelSelector = "demo=engine" })
+		func(o *metav1.ListOptions) { o.LabelSelector = labelDemo })
 	_, _, events, done := toolswatch.NewIndexerInformerWatcher(pods, &corev1.Pod{})
 	go func() {
 		defer func() { events.Stop(); <-done }()
@@ -62,15 +69,15 @@ func (r *replicas) see(ctx context.Context, pod *corev1.Pod, gone bool) {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	w := r.pods[pod.Name]
+	w := r.pods[pod.UID]
 	if w == nil {
-		w = &watched{name: pod.Labels["name"]}
-		r.pods[pod.Name] = w
+		w = &watched{pod: pod.Name, name: pod.Labels["name"]}
+		r.pods[pod.UID] = w
 	}
 	w.ready = kube.Ready(pod) && pod.DeletionTimestamp == nil
 	if w.log == nil && w.ready {
 		// A log that cannot be followed leaves its marks out of the picture.
-		w.log, _ = r.cluster.Follow(ctx, client.ObjectKeyFromObject(pod), "engine")
+		w.log, _ = r.cluster.Follow(ctx, client.ObjectKeyFromObject(pod), pod.Spec.Containers[0].Name)
 	}
 	if w.deleted.IsZero() && pod.DeletionTimestamp != nil {
 		w.deleted = now
@@ -101,8 +108,8 @@ func (r *replicas) replaced(ctx context.Context, engine, old string) error {
 // ready tells whether the engine has a replica, another one than this, that is
 // ready and not leaving.
 func (r *replicas) ready(engine, but string) bool {
-	for pod, w := range r.pods {
-		if w.name == engine && pod != but && w.ready && w.deleted.IsZero() {
+	for _, w := range r.pods {
+		if w.name == engine && w.pod != but && w.ready && w.deleted.IsZero() {
 			return true
 		}
 	}
@@ -129,24 +136,24 @@ func (r *replicas) wait(ctx context.Context, what string, done func() bool) erro
 func (r *replicas) alive(engine string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for pod, w := range r.pods {
+	for _, w := range r.pods {
 		if w.name == engine && w.deleted.IsZero() {
-			return pod
+			return w.pod
 		}
 	}
 	return ""
 }
 
-// left returns the replicas that were deleted since a moment, oldest first, and
-// how long the idle one among them took.
-func (r *replicas) left(since time.Time) (served []Replica, idle time.Duration) {
+// left returns the replicas that were deleted in a window, oldest first, and how
+// long the idle one among them took.
+func (r *replicas) left(in window) (served []Replica, idle time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for pod, w := range r.pods {
-		if w.deleted.Before(since) || w.log == nil {
+	for _, w := range r.pods {
+		if w.deleted.Before(in.began) || w.deleted.After(in.end) || w.log == nil {
 			continue
 		}
-		replica := Replica{Pod: pod, Engine: w.name, Deleted: w.deleted, Exited: w.gone}
+		replica := Replica{Pod: w.pod, Engine: w.name, Deleted: w.deleted, Exited: w.gone}
 		for _, line := range w.log.Lines() {
 			var e standin.Event
 			if json.Unmarshal([]byte(line.Text), &e) != nil {
@@ -160,7 +167,7 @@ func (r *replicas) left(since time.Time) (served []Replica, idle time.Duration) 
 			}
 		}
 		if w.name == "idle" {
-			idle = replica.Exited.Sub(replica.Deleted)
+			idle = max(0, replica.Exited.Sub(replica.Deleted)) // the watch is not always the first to see a delete
 			continue
 		}
 		served = append(served, replica)

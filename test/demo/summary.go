@@ -61,7 +61,7 @@ func summarize(r Run) Summary {
 	}
 	var waits []time.Duration
 	for _, replica := range r.Replicas {
-		if last, served := lastRequestEnd(r.Requests, replica.Pod); served {
+		if last, served := lastRequestEnd(r.Requests, replica); served {
 			waits = append(waits, replica.Exited.Sub(last))
 		}
 	}
@@ -73,9 +73,11 @@ func summarize(r Run) Summary {
 	return s
 }
 
-func lastRequestEnd(requests []load.Request, pod string) (last time.Time, served bool) {
+// lastRequestEnd is when the replica's last request ended. One that began after it
+// had left was served by a replacement of its name.
+func lastRequestEnd(requests []load.Request, replica Replica) (last time.Time, served bool) {
 	for _, q := range requests {
-		if q.ServedBy == pod && q.End.After(last) {
+		if q.ServedBy == replica.Pod && q.Start.Before(replica.Exited) && q.End.After(last) {
 			last, served = q.End, true
 		}
 	}

@@ -45,6 +45,25 @@ func TestSummaryCountsOutcomesAndWaits(t *testing.T) {
 	}, summarize(twoReplicas()))
 }
 
+func TestARequestBelongsToTheScenarioInWhichItEnded(t *testing.T) {
+	s := stage{mode: lastcall, replicas: &replicas{}}
+	first, second := window{"delete", at(0), at(10)}, window{"rollout", at(10), at(20)}
+	requests := []load.Request{
+		{Start: at(-1), End: at(0)},
+		{Start: at(1), End: at(10)},
+		{Start: at(1), End: at(13), Outcome: load.Cut}, // by the rollout
+		{Start: at(19), End: at(21)},
+	}
+	assert.Equal(t, requests[1:2], s.run(first, requests).Requests)
+	assert.Equal(t, requests[2:3], s.run(second, requests).Requests)
+}
+
+func TestAReplacementOfTheSameNameIsAnotherReplica(t *testing.T) {
+	r := twoReplicas()
+	r.Requests = append(r.Requests, load.Request{Start: at(20), End: at(40), Outcome: load.Completed, ServedBy: "a"})
+	assert.Equal(t, summarize(twoReplicas()).LastRequestToExitMedian, summarize(r).LastRequestToExitMedian)
+}
+
 func TestAReplicaThatServedNothingHasNoWait(t *testing.T) {
 	r := twoReplicas()
 	r.Replicas = []Replica{{Pod: "never-served", Deleted: at(1), Exited: at(20)}}

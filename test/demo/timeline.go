@@ -110,8 +110,9 @@ func drawBand(b *strings.Builder, d band, x, y int, at func(time.Time) float64) 
 	fmt.Fprintf(b, `<rect x="%d" y="%d" width="%d" height="%d" fill="#f6f8fa"/><text x="%d" y="%d" font-size="10" fill="#57606a">%s</text>`,
 		x, y, panelWidth, d.height, x+3, y+11, html.EscapeString(d.pod))
 	for i, q := range d.requests {
+		from := max(at(q.Start), float64(x)) // it may have begun before the panel
 		fmt.Fprintf(b, `<rect x="%.1f" y="%d" width="%.1f" height="%d" rx="1" fill="%s"/>`,
-			at(q.Start), y+labelHeight+d.lanes[i]*laneHeight, max(1.5, at(q.End)-at(q.Start)-0.5), laneHeight-1, colours[q.Outcome])
+			from, y+labelHeight+d.lanes[i]*laneHeight, max(1.5, at(q.End)-from-0.5), laneHeight-1, colours[q.Outcome])
 	}
 	if d.replica != nil {
 		for _, mark := range []struct {

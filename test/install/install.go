@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/test/cluster/kube"
 	"github.com/lastcall-dev/lastcall/test/engine/bundle"
@@ -24,19 +26,33 @@ const (
 // Images builds the images of lastcall and of the stand-in engine and loads them
 // into the cluster.
 func Images(ctx context.Context, c *kube.Cluster) error {
+	archives, remove, err := Build(ctx, bundle.Variants...)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	return c.Load(ctx, archives...)
+}
+
+// Build builds the images of lastcall and these of the stand-in engine, side by
+// side, into a folder that the caller removes. It needs no cluster.
+func Build(ctx context.Context, engines ...bundle.Variant) (archives []string, remove func(), err error) {
 	dir, err := os.MkdirTemp("", "lastcall-images-")
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	archives, err := bundle.Write(ctx, dir)
-	if err != nil {
+	var building errgroup.Group
+	building.Go(func() (err error) {
+		archives, err = bundle.Write(ctx, dir, engines...)
 		return err
+	})
+	building.Go(func() error { return run(ctx, "go", "run", "./hack/images", "-out", dir) })
+	if err := building.Wait(); err != nil {
+		_ = os.RemoveAll(dir)
+		return nil, nil, err
 	}
-	if err := run(ctx, "go", "run", "./hack/images", "-out", dir); err != nil {
-		return err
-	}
-	return c.Load(ctx, append(archives, filepath.Join(dir, "webhook.tar"), filepath.Join(dir, "operator.tar"))...)
+	archives = append(archives, filepath.Join(dir, "webhook.tar"), filepath.Join(dir, "operator.tar"))
+	return archives, func() { _ = os.RemoveAll(dir) }, nil
 }
 
 // Check refuses a cluster that is not our own and has lastcall already: a suite

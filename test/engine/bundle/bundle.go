@@ -42,18 +42,18 @@ var shims embed.FS
 // applets are what the images' busybox is called besides busybox.
 var applets = []string{"sh", "sleep", "cat", "ls", "env", "kill", "ps"}
 
-// Write builds every image and writes each as a tar into dir. It returns the
-// files' names, in the order of Variants.
-func Write(ctx context.Context, dir string) ([]string, error) {
+// Write builds images and writes each as a tar into dir. It returns the files'
+// names, in the order given.
+func Write(ctx context.Context, dir string, variants ...Variant) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	images, err := Build(ctx, Variants...)
+	images, err := Build(ctx, variants...)
 	if err != nil {
 		return nil, err
 	}
 	var files []string
-	for i, v := range Variants {
+	for i, v := range variants {
 		name, _, _ := strings.Cut(path.Base(v.Ref), ":")
 		file := filepath.Join(dir, name+".tar")
 		if err := ociimage.WriteTar(file, v.Ref, images[i]); err != nil {

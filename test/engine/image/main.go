@@ -16,7 +16,7 @@ func main() {
 	out := flag.String("o", "out/images", "the folder to write the tars to")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	files, err := bundle.Write(ctx, *out)
+	files, err := bundle.Write(ctx, *out, bundle.Variants...)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
