@@ -18,6 +18,18 @@ import (
 	"github.com/lastcall-dev/lastcall/test/cluster/kubetest"
 )
 
+// running is a ModelDeployment of one role whose replicas are up, in a namespace
+// of its own.
+func running(t *testing.T, c *kube.Cluster, role v1alpha1.Role) *deployment {
+	t.Helper()
+	if role.TerminationGracePeriodSeconds == nil {
+		role.TerminationGracePeriodSeconds = new(int64(15))
+	}
+	d := modelDeploymentOf(t, c, kubetest.Namespace(t, c, nil), role)
+	d.ready(t)
+	return d
+}
+
 // replacement waits until another Pod has the name, and is Ready.
 func (d *deployment) replacement(t *testing.T, old *corev1.Pod) *corev1.Pod {
 	t.Helper()
@@ -37,10 +49,7 @@ func (d *deployment) get(t *testing.T, name string) *corev1.Pod {
 
 func TestDeletedReplicaIsMadeAgainUnderItsOrdinal(t *testing.T) {
 	c := cluster(t)
-	role := server(2)
-	role.TerminationGracePeriodSeconds = new(int64(15))
-	d := modelDeploymentOf(t, c, kubetest.Namespace(t, c, nil), role)
-	d.ready(t)
+	d := running(t, c, server(2))
 	other, old := d.get(t, "qwen-server-0"), d.get(t, "qwen-server-1")
 	log, err := c.Follow(t.Context(), d.pod(old.Name), names.MainContainer)
 	require.NoError(t, err)
@@ -60,9 +69,7 @@ func TestReplicaOfTwoPodsIsReplacedAsOne(t *testing.T) {
 	c := cluster(t)
 	role := server(1)
 	role.Size = new(int32(2))
-	role.TerminationGracePeriodSeconds = new(int64(15))
-	d := modelDeploymentOf(t, c, kubetest.Namespace(t, c, nil), role)
-	d.ready(t)
+	d := running(t, c, role)
 
 	t.Log("the members find their leader by name")
 	address, err := c.Exec(t.Context(), d.pod("qwen-server-0-1"), names.MainContainer, "sh", "-c", "echo $"+names.EnvLeaderAddress)
@@ -93,10 +100,7 @@ func TestReplicaOfTwoPodsIsReplacedAsOne(t *testing.T) {
 
 func TestRolloutStopsAtAnImageThatCannotStart(t *testing.T) {
 	c := cluster(t)
-	role := server(3)
-	role.TerminationGracePeriodSeconds = new(int64(15))
-	d := modelDeploymentOf(t, c, kubetest.Namespace(t, c, nil), role)
-	d.ready(t)
+	d := running(t, c, server(3))
 	before := d.uids(t)
 
 	d.edit(t, func(s *v1alpha1.ModelDeploymentSpec) { s.Roles[0].Image = "lastcall.dev/no-such-image:dev" })
@@ -121,8 +125,7 @@ func TestRolloutStopsAtAnImageThatCannotStart(t *testing.T) {
 // that a test can bring about on any node.
 func TestFailedPodDoesNotKeepItsSlot(t *testing.T) {
 	c := cluster(t)
-	d := modelDeploymentOf(t, c, kubetest.Namespace(t, c, nil), server(1))
-	d.ready(t)
+	d := running(t, c, server(1))
 	old := d.get(t, "qwen-server-0")
 	given, err := c.WatchEnding(t.Context(), d.pod(old.Name))
 	require.NoError(t, err)
@@ -161,8 +164,7 @@ func TestHungReplicaIsRestartedSoon(t *testing.T) {
 	c := cluster(t)
 	role := server(1)
 	role.TerminationGracePeriodSeconds = new(int64(3600))
-	d := modelDeploymentOf(t, c, kubetest.Namespace(t, c, nil), role)
-	d.ready(t)
+	d := running(t, c, role)
 	e := adopt(t, c, d.pod("qwen-server-0"))
 	e.fault(t, `{"metrics": "busy", "health": "503"}`)
 	var killed time.Time
@@ -189,10 +191,7 @@ func TestHungReplicaIsRestartedSoon(t *testing.T) {
 func TestNoReplicaIsMadeWithoutTheWebhook(t *testing.T) {
 	c := loaded(t)
 	require.NoError(t, installed())
-	role := server(1)
-	role.TerminationGracePeriodSeconds = new(int64(15))
-	d := modelDeploymentOf(t, c, kubetest.Namespace(t, c, nil), role)
-	d.ready(t)
+	d := running(t, c, server(1))
 	old := d.get(t, "qwen-server-0")
 
 	restore := unreachable(t, c)
