@@ -17,7 +17,8 @@ const (
 	// ReasonReplicasNotReady means that a replica is missing, leaving or not Ready;
 	// the message counts them by role.
 	ReasonReplicasNotReady = "ReplicasNotReady"
-	// ReasonDeleting means that the ModelDeployment is being deleted.
+	// ReasonDeleting means that the ModelDeployment is being deleted. It is one of
+	// Progressing too.
 	ReasonDeleting = "Deleting"
 )
 

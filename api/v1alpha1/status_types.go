@@ -13,7 +13,7 @@ const (
 	PhaseStarting Phase = "Starting"
 	// PhaseReady: every replica the spec asks for is Ready.
 	PhaseReady Phase = "Ready"
-	// PhaseDegraded: a replica that was Ready is not, or cannot be made.
+	// PhaseDegraded: a replica that was Ready is not, or an object cannot be made.
 	PhaseDegraded Phase = "Degraded"
 	// PhaseDeleting: the ModelDeployment is being deleted.
 	PhaseDeleting Phase = "Deleting"

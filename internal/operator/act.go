@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,13 +43,22 @@ func (r *Reconciler) act(ctx context.Context, seen *Seen, plan *Plan) error {
 		if removed && !told[removal.Replica] {
 			told[removal.Replica] = true
 			r.replaced(md, removal)
+			if removal.mayRecur() {
+				r.attempts.delay(client.ObjectKeyFromObject(md), removal.Replica)
+			}
 		}
 	}
+	var creating errgroup.Group
+	creating.SetLimit(createsAtOnce)
 	for _, creation := range plan.Create {
-		errs = append(errs, r.create(ctx, md, creation))
+		creating.Go(func() error { return r.create(ctx, md, creation) })
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, creating.Wait())...)
 }
+
+// createsAtOnce bounds how many replicas of one ModelDeployment are being created
+// at a time: admission takes most of it, and has two replicas.
+const createsAtOnce = 4
 
 // remove deletes one Pod, and reports whether it was this call that did.
 func (r *Reconciler) remove(ctx context.Context, md *v1alpha1.ModelDeployment, removal Removal) (bool, error) {
@@ -60,12 +70,17 @@ func (r *Reconciler) remove(ctx context.Context, md *v1alpha1.ModelDeployment, r
 	case err != nil:
 		return false, fmt.Errorf("deleting Pod %s: %w", removal.Pod, err)
 	}
-	switch removal.Reason {
-	case names.ReplacedPodEnded, names.ReplacedRestarted, names.ReplacedNotInjected:
-		// It may well happen again.
-		r.attempts.delay(client.ObjectKeyFromObject(md), removal.Replica)
-	}
 	return true, nil
+}
+
+// mayRecur reports whether the replica that follows may well end the same way, so
+// that it is not made at once.
+func (r *Removal) mayRecur() bool {
+	switch r.Reason {
+	case names.ReplacedPodEnded, names.ReplacedRestarted, names.ReplacedNotInjected:
+		return true
+	}
+	return false
 }
 
 // create fills a slot. It stops at the first Pod that is not taken: the members

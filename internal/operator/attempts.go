@@ -31,9 +31,11 @@ type attempts struct {
 }
 
 func newAttempts(c clock.Clock) *attempts {
+	backoff := flowcontrol.NewBackOff(firstDelay, longestDelay)
+	backoff.Clock = c
 	return &attempts{
 		clock:    c,
-		backoff:  flowcontrol.NewBackOff(firstDelay, longestDelay),
+		backoff:  backoff,
 		retryAt:  map[types.NamespacedName]map[string]time.Time{},
 		failures: map[types.NamespacedName]map[string]Failure{},
 	}

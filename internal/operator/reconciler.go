@@ -139,8 +139,9 @@ func (r *Reconciler) report(ctx context.Context, seen *Seen) error {
 	}
 	apply := map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": v1alpha1.Kind,
-		// With the UID the status cannot land on a new object of the same name.
-		"metadata": map[string]any{"namespace": md.Namespace, "name": md.Name, "uid": string(md.UID)},
+		// The API server ignores the UID in a write of the status. With the version it
+		// cannot land on a new object of the same name, nor take back a later status.
+		"metadata": map[string]any{"namespace": md.Namespace, "name": md.Name, "resourceVersion": md.ResourceVersion},
 		"status":   status,
 	}
 	if err := r.Client.Status().Apply(ctx, configuration(apply), client.FieldOwner(fieldManager), client.ForceOwnership); err != nil {

@@ -8,6 +8,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -46,6 +47,15 @@ func CacheOptions() cache.Options {
 	}
 }
 
+// New is the Reconciler of an operator that has just started, and remembers
+// nothing yet. For cached and live see Reconciler's Client and Live.
+func New(cached client.Client, live client.Reader, recorder events.EventRecorder, c clock.Clock, registry prometheus.Registerer) *Reconciler {
+	return &Reconciler{
+		Client: cached, Live: live, Events: recorder, Clock: c,
+		metrics: newMetrics(registry), attempts: newAttempts(c),
+	}
+}
+
 // Options tell how to run the operator.
 type Options struct {
 	// Workers is how many ModelDeployments are worked on at a time; 8 when zero.
@@ -57,14 +67,7 @@ type Options struct {
 // Register adds the operator to a manager whose scheme and cache are those of
 // this package.
 func Register(mgr ctrl.Manager, o Options) error {
-	r := &Reconciler{
-		Client:   mgr.GetClient(),
-		Live:     mgr.GetAPIReader(),
-		Events:   mgr.GetEventRecorder(names.Operator),
-		Clock:    clock.RealClock{},
-		metrics:  newMetrics(o.Registry),
-		attempts: newAttempts(clock.RealClock{}),
-	}
+	r := New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder(names.Operator), clock.RealClock{}, o.Registry)
 	workers := o.Workers
 	if workers == 0 {
 		workers = 8

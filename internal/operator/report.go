@@ -307,6 +307,8 @@ func phase(md *v1alpha1.ModelDeployment, ready, progressing metav1.Condition, ro
 	switch before := &md.Status; {
 	case md.DeletionTimestamp != nil:
 		return v1alpha1.PhaseDeleting
+	case progressing.Reason == names.ReasonNameTaken || progressing.Reason == names.ReasonCreateFailed:
+		return v1alpha1.PhaseDegraded // also where all replicas are Ready: without its Service nothing reaches them
 	case ready.Status == metav1.ConditionTrue:
 		return v1alpha1.PhaseReady
 	case progressing.Status == metav1.ConditionFalse && progressing.Reason != names.ReasonUpToDate:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -127,10 +128,16 @@ func untilInForce(ctx context.Context, changed func(*corev1.Pod) bool, labels ma
 	return errors.New("the API server does not call a webhook that was installed")
 }
 
-// warningRecorder keeps the warnings of API answers.
-type warningRecorder struct{ texts []string }
+// warningRecorder keeps the warnings of API answers. Only tests that run alone can
+// tell whose they are.
+type warningRecorder struct {
+	mu    sync.Mutex
+	texts []string
+}
 
 func (w *warningRecorder) HandleWarningHeaderWithContext(_ context.Context, _ int, _, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.texts = append(w.texts, text)
 }
 
