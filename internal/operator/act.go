@@ -2,8 +2,11 @@ package operator
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +20,8 @@ import (
 
 	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
+	"github.com/lastcall-dev/lastcall/internal/drain"
+	"github.com/lastcall-dev/lastcall/internal/mutate"
 )
 
 // act carries a plan out. Services come first: members find their leader through
@@ -48,12 +53,28 @@ func (r *Reconciler) act(ctx context.Context, seen *Seen, plan *Plan) error {
 			}
 		}
 	}
-	var creating errgroup.Group
-	creating.SetLimit(createsAtOnce)
-	for _, creation := range plan.Create {
-		creating.Go(func() error { return r.create(ctx, md, creation) })
+	return errors.Join(append(errs, r.createAll(ctx, md, plan.Create))...)
+}
+
+// createAll fills slots side by side. Where the admission webhook does not answer,
+// which can take seconds each time, the rest is left for later.
+func (r *Reconciler) createAll(ctx context.Context, md *v1alpha1.ModelDeployment, creations []Creation) error {
+	var away atomic.Bool
+	var group errgroup.Group
+	group.SetLimit(createsAtOnce)
+	for _, creation := range creations {
+		group.Go(func() error {
+			if away.Load() {
+				return nil
+			}
+			answered, err := r.create(ctx, md, creation)
+			if !answered {
+				away.Store(true)
+			}
+			return err
+		})
 	}
-	return errors.Join(append(errs, creating.Wait())...)
+	return group.Wait()
 }
 
 // createsAtOnce bounds how many replicas of one ModelDeployment are being created
@@ -84,42 +105,53 @@ func (r *Removal) mayRecur() bool {
 }
 
 // create fills a slot. It stops at the first Pod that is not taken: the members
-// of a replica are of no use without each other.
-func (r *Reconciler) create(ctx context.Context, md *v1alpha1.ModelDeployment, creation Creation) error {
+// of a replica are of no use without each other. It reports whether the admission
+// webhook answered.
+func (r *Reconciler) create(ctx context.Context, md *v1alpha1.ModelDeployment, creation Creation) (answered bool, err error) {
 	for _, pod := range creation.Pods {
-		object := "Pod/" + pod.Name
+		object := kindPod + pod.Name
 		err := r.Client.Create(ctx, pod, client.FieldOwner(fieldManager))
-		if err == nil && unadmitted(pod) {
-			return r.expel(ctx, md, pod, creation.Replica)
-		}
-		if err == nil {
+		switch {
+		case err == nil && wrongHook(pod) != "":
+			return true, r.expel(ctx, md, pod, creation.Replica)
+		case err == nil:
 			r.attempts.succeed(client.ObjectKeyFromObject(md), object)
-			continue
+		case apierrors.IsAlreadyExists(err):
+			return true, r.taken(ctx, md, object, creation.Replica, pod)
+		case !refused(err):
+			return true, fmt.Errorf("creating %s: %w", object, err)
+		default:
+			r.fail(md, object, creation.Replica, Failure{
+				Reason:  names.ReasonCreateFailed,
+				Message: fmt.Sprintf("creating Pod %s: %s", pod.Name, message(err)),
+			})
+			return !apierrors.IsInternalError(err), nil
 		}
-		if apierrors.IsAlreadyExists(err) {
-			return r.taken(ctx, md, object, creation.Replica, pod)
-		}
-		if !refused(err) {
-			return fmt.Errorf("creating %s: %w", object, err)
-		}
-		r.fail(md, object, creation.Replica, Failure{
-			Reason:  names.ReasonCreateFailed,
-			Message: fmt.Sprintf("creating Pod %s: %s", pod.Name, message(err)),
-		})
-		return nil
 	}
 	r.created(md, creation)
-	return nil
+	return true, nil
 }
 
-// expel deletes a Pod that came back without the record of the admission webhook,
-// and so without its drain hook: the configuration of the webhook is not what the
-// chart installs.
+// wrongHook says why a Pod that was just created does not drain as its digest says;
+// empty where it does. Where the webhook is upgraded after the operator, it still
+// injects the old hook for a moment.
+func wrongHook(pod *corev1.Pod) string {
+	var record mutate.Record
+	switch err := json.Unmarshal([]byte(pod.Annotations[names.AnnotationStatus]), &record); {
+	case err != nil:
+		return "without its drain hook: the API server did not ask lastcall's admission webhook; `helm upgrade` restores its configuration"
+	case record.Outcome == names.OutcomeInjected && record.HookVersion != drain.HookVersion:
+		return fmt.Sprintf("with version %s of the drain hook, not %s: the admission webhook is of another version than the operator; this passes when an upgrade is through", record.HookVersion, drain.HookVersion)
+	}
+	return ""
+}
+
+// expel deletes a Pod at once that came back without the drain hook it should have.
 func (r *Reconciler) expel(ctx context.Context, md *v1alpha1.ModelDeployment, pod *corev1.Pod, replica string) error {
 	_, err := r.remove(ctx, md, Removal{Pod: pod.Name, UID: pod.UID, Replica: replica, Reason: names.ReplacedNotInjected})
-	r.fail(md, "Pod/"+pod.Name, replica, Failure{
+	r.fail(md, kindPod+pod.Name, replica, Failure{
 		Reason:  names.ReasonCreateFailed,
-		Message: fmt.Sprintf("Pod %s was created without its drain hook and deleted at once: the API server did not ask lastcall's admission webhook; `helm upgrade` restores its configuration", pod.Name),
+		Message: fmt.Sprintf("Pod %s was created and deleted at once: it came %s", pod.Name, wrongHook(pod)),
 	})
 	return err
 }
@@ -133,6 +165,10 @@ func (r *Reconciler) taken(ctx context.Context, md *v1alpha1.ModelDeployment, ob
 	}
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(ours), seen); err != nil {
 		return client.IgnoreNotFound(err)
+	}
+	if seen.GetDeletionTimestamp() != nil { // such as what an earlier ModelDeployment of this name left
+		r.attempts.wait(client.ObjectKeyFromObject(md), delayed, conflictDelay)
+		return nil
 	}
 	f := Failure{Reason: names.ReasonNameTaken, Message: fmt.Sprintf("%s has a name that this ModelDeployment needs and is not its own: delete or rename one of the two", object)}
 	if metav1.IsControlledBy(seen, md) {
@@ -192,7 +228,8 @@ func configuration(content map[string]any) runtime.ApplyConfiguration {
 // it is: invalid, over a quota, denied by or for want of an admission webhook.
 // The rest is of the connection, and passes.
 func refused(err error) bool {
-	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) ||
+	denied := strings.Contains(err.Error(), "admission webhook") // with whatever code it chose
+	return denied || apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) ||
 		apierrors.IsInternalError(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsMethodNotSupported(err)
 }
 

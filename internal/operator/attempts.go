@@ -50,10 +50,21 @@ func (a *attempts) delay(md types.NamespacedName, what string) {
 	now := a.clock.Now()
 	a.backoff.GC()
 	a.backoff.Next(id, now)
+	a.keepAway(md, what, now.Add(a.backoff.Get(id)))
+}
+
+// wait keeps everybody away for a time that does not grow: nothing has failed.
+func (a *attempts) wait(md types.NamespacedName, what string, d time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.keepAway(md, what, a.clock.Now().Add(d))
+}
+
+func (a *attempts) keepAway(md types.NamespacedName, what string, until time.Time) {
 	if a.retryAt[md] == nil {
 		a.retryAt[md] = map[string]time.Time{}
 	}
-	a.retryAt[md][what] = now.Add(a.backoff.Get(id))
+	a.retryAt[md][what] = until
 }
 
 // fail notes why an object was not taken. It reports whether that is news.

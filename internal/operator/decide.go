@@ -1,7 +1,9 @@
 package operator
 
 import (
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -86,8 +88,11 @@ func Decide(seen *Seen) *Plan {
 		for _, r := range wanted {
 			d.mend(role, r, hash)
 		}
-		if r := next(wanted, hash, d.retiring); r != nil {
-			d.remove(r, names.ReplacedOutdated)
+		switch step := next(wanted, hash, d.retiring, seen.Now); {
+		case step.replace != nil:
+			d.remove(step.replace, names.ReplacedOutdated)
+		case !step.at.IsZero():
+			d.recheck(step.at)
 		}
 	}
 	return &d.plan
@@ -108,12 +113,12 @@ type survey struct {
 func look(seen *Seen) survey {
 	md := seen.Deployment
 	s := survey{Seen: seen, all: replicas(md, seen.Pods), wanted: map[string][]*replica{}, hashes: map[string]string{}}
-	if s.invalid, _ = validate.ModelDeployment(md); len(s.invalid) > 0 {
-		return s
-	}
+	s.invalid, _ = validate.ModelDeployment(md)
 	for i := range md.Spec.Roles {
 		role := &md.Spec.Roles[i]
-		s.hashes[role.Name] = render.Hash(md, role)
+		if len(s.invalid) == 0 { // else nothing is said about what should be
+			s.hashes[role.Name] = render.Hash(md, role)
+		}
 		for _, r := range s.all {
 			if r.role == role.Name && r.ordinal < render.Replicas(role) {
 				s.wanted[role.Name] = append(s.wanted[role.Name], r)
@@ -132,7 +137,12 @@ type decision struct {
 // mend fills an empty slot, empties one whose replica cannot go on, and leaves a
 // replica alone that runs.
 func (d *decision) mend(role *v1alpha1.Role, r *replica, hash string) {
-	if why := broken(r); why != "" {
+	for _, pod := range r.present() {
+		if at := unschedulableAt(pod); d.Now.Before(at) {
+			d.recheck(at)
+		}
+	}
+	if why := broken(r); why != "" && !d.cutShort(r) {
 		d.remove(r, why)
 		return
 	}
@@ -141,6 +151,17 @@ func (d *decision) mend(role *v1alpha1.Role, r *replica, hash string) {
 	if !r.complete() && !r.outdated(hash) {
 		d.create(role, r)
 	}
+}
+
+// cutShort reports whether a replica lacks members only because they could not be
+// created. A leader without probes counts as up all the same.
+func (d *decision) cutShort(r *replica) bool {
+	failed := slices.ContainsFunc(slices.Collect(maps.Keys(d.Failures)), func(object string) bool {
+		pod, ok := strings.CutPrefix(object, kindPod)
+		at, member, slotted := slotOf(d.Deployment, pod)
+		return ok && slotted && at == r.slot && int(member) < len(r.pods) && r.pods[member] == nil
+	})
+	return failed && r.pods[0] != nil && !r.any(func(p *corev1.Pod) bool { return leaving(p) || ended(p) || unadmitted(p) || restarted(p) })
 }
 
 // broken says why a replica cannot go on, in one of names.Replaced*; empty where
@@ -160,35 +181,12 @@ func broken(r *replica) string {
 		return ""
 	case !r.complete() && (r.started() || r.pods[0] == nil):
 		return names.ReplacedPodDeleted
-	case r.any(restarted):
+	case r.any(restarted) && !r.any(pending):
+		// A worker that gives up waiting for a leader without a node is the kubelet's to
+		// restart.
 		return names.ReplacedRestarted
 	}
 	return ""
-}
-
-// next is the replica of an older spec that is replaced now. One that never came
-// up serves nobody and is replaced whatever the others do; else there is one at a
-// time, the highest ordinal first, and only while nothing else is amiss in the
-// role.
-func next(wanted []*replica, hash string, retiring func(*replica) bool) *replica {
-	var step *replica
-	for _, r := range slices.Backward(wanted) {
-		if !r.outdated(hash) || r.any(leaving) || retiring(r) {
-			continue
-		}
-		if !r.started() {
-			return r
-		}
-		if step == nil || step.ready() && !r.ready() {
-			step = r
-		}
-	}
-	for _, r := range wanted {
-		if r != step && (!r.ready() || r.withdrawn() || broken(r) != "") {
-			return nil
-		}
-	}
-	return step
 }
 
 // retiring reports whether the running retirement wants the replica. Aborted

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -61,8 +62,18 @@ func TestDecide(t *testing.T) {
 			role: one, world: func(w *world) { w.edit("new"); w.down("qwen-server-0") },
 			want: []string{"remove qwen-server-0: Outdated"},
 		},
-		"of two that are not Ready neither is taken while it may come back": {
+		"of two that are not Ready, which only the edit may mend, one is": {
 			role: one, world: func(w *world) { w.edit("new"); w.down("qwen-server-0"); w.down("qwen-server-1") },
+			want: []string{"remove qwen-server-1: Outdated"},
+		},
+		"but not while one of the present spec is not Ready": {
+			role: one, world: func(w *world) {
+				w.edit("new")
+				delete(w.pods, "qwen-server-2")
+				w.fill("server")
+				w.down("qwen-server-2")
+				w.down("qwen-server-1")
+			},
 		},
 		"one that never came up is replaced whatever the others do": {
 			role: one, world: func(w *world) {
@@ -140,6 +151,12 @@ func TestDecide(t *testing.T) {
 			},
 			want: []string{"create qwen-server-1-1"},
 		},
+		"two Pods: a worker that gives up on a leader without a node is the kubelet's": {
+			role: two, world: func(w *world) {
+				w.pods["qwen-server-1-0"].Status = corev1.PodStatus{Phase: corev1.PodPending}
+				engineStatus(w.pods["qwen-server-1-1"]).RestartCount = 2
+			},
+		},
 		"two Pods: an edit starts with one leader": {
 			role: two, world: func(w *world) { w.edit("new") },
 			want: []string{"remove qwen-server-1-0: Outdated"},
@@ -166,6 +183,40 @@ func TestASlotThatFailedIsLeftAlone(t *testing.T) {
 
 	seen.Now = w.now.Add(5 * time.Second)
 	require.Equal(t, []string{"create qwen-server-0", "create qwen-server-1"}, doing(Decide(seen)))
+}
+
+// Without probes a Pod is Ready when its container starts, and again after every
+// restart.
+func TestARolloutWithoutProbesWaitsUntilAReplicaStaysUp(t *testing.T) {
+	takeOver := role("server", 2, 1)
+	takeOver.Command = []string{"my-engine"}
+	w := newWorld(takeOver)
+	w.fill("server")
+	w.edit("new")
+	delete(w.pods, "qwen-server-1")
+	w.fill("server")
+	ready := &w.pods["qwen-server-1"].Status.Conditions[0]
+	ready.LastTransitionTime = metav1.NewTime(w.now)
+	plan := Decide(w.seen())
+	require.Empty(t, doing(plan))
+	require.Equal(t, w.now.Add(30*time.Second), plan.RecheckAt)
+	require.Contains(t, w.report(w.seen()).message, "waiting for qwen-server-1, which has been Ready for less than 30 s")
+
+	w.now = w.now.Add(30 * time.Second)
+	require.Equal(t, []string{"remove qwen-server-0: Outdated"}, doing(Decide(w.seen())))
+}
+
+// Its leader has no probes, and so is up at once.
+func TestATakeOverReplicaWhoseSecondPodIsRefusedKeepsItsFirst(t *testing.T) {
+	takeOver := role("server", 1, 2)
+	takeOver.Command = []string{"my-engine"}
+	w := newWorld(takeOver)
+	w.fill("server")
+	delete(w.pods, "qwen-server-0-1")
+	seen := w.seen()
+	require.Equal(t, []string{"remove qwen-server-0-0: PodDeleted"}, doing(Decide(seen)))
+	seen.Failures = map[string]Failure{"Pod/qwen-server-0-1": {Reason: names.ReasonCreateFailed}}
+	require.Equal(t, []string{"create qwen-server-0-1"}, doing(Decide(seen)))
 }
 
 // A Pod that an earlier ModelDeployment of the same name left behind has another
@@ -208,8 +259,11 @@ func TestServicesAndBudgets(t *testing.T) {
 		fewer.Deployment = seen.Deployment.DeepCopy()
 		fewer.Deployment.Spec.Roles[0].Replicas = new(int32(1))
 		require.Empty(t, Decide(&fewer).Budgets)
+
+		fewer.Pods = slices.DeleteFunc(slices.Clone(seen.Pods), func(p corev1.Pod) bool { return p.Name == "qwen-server-0" })
+		require.Empty(t, Decide(&fewer).Budgets, "the wanted one that is gone is what an eviction may take")
 		fewer.Pods = fewer.Pods[:1]
-		require.EqualValues(t, 0, Decide(&fewer).Budgets[0].Spec.MinAvailable.IntVal)
+		require.EqualValues(t, 1, Decide(&fewer).Budgets[0].Spec.MinAvailable.IntVal)
 	})
 	t.Run("the Service of a dropped role stays until its last Pod is gone", func(t *testing.T) {
 		dropped := *seen
@@ -220,5 +274,18 @@ func TestServicesAndBudgets(t *testing.T) {
 		plan := Decide(&dropped)
 		require.Len(t, plan.Drop, 1)
 		require.Equal(t, "qwen-server", plan.Drop[0].Name)
+	})
+	t.Run("the budget of a dropped role lets its Pods go one by one", func(t *testing.T) {
+		dropped := *seen
+		dropped.Deployment = seen.Deployment.DeepCopy()
+		dropped.Deployment.Spec.Roles = []v1alpha1.Role{role("other", 1, 1)}
+		dropped.Pods = seen.Pods[:2]
+		for _, budget := range Decide(&dropped).Budgets {
+			if budget.Name == "qwen-server" {
+				require.EqualValues(t, 1, budget.Spec.MinAvailable.IntVal)
+				return
+			}
+		}
+		t.Fatal("the budget of three Pods stays as it was, and no eviction is allowed any more")
 	})
 }

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lastcall-dev/lastcall/api/names"
@@ -22,13 +23,16 @@ const (
 // created tells of a slot that was filled.
 func (r *Reconciler) created(md *v1alpha1.ModelDeployment, c Creation) {
 	r.metrics.created.Inc()
-	r.Events.Eventf(md, nil, corev1.EventTypeNormal, names.EventReplicaCreated, actionCreate, "%s", note("created "+podNames(c.Pods)))
+	// Events about the same objects with the same reason become one, whatever their
+	// notes say.
+	r.Events.Eventf(md, c.Pods[0], corev1.EventTypeNormal, names.EventReplicaCreated, actionCreate, "%s", note("created "+podNames(c.Pods)))
 }
 
 // replaced tells of a slot that is being emptied to be filled again.
 func (r *Reconciler) replaced(md *v1alpha1.ModelDeployment, removal Removal) {
 	r.metrics.replaced.WithLabelValues(removal.Reason).Inc()
-	r.Events.Eventf(md, nil, corev1.EventTypeNormal, names.EventReplicaDeleted, actionReplace,
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: md.Namespace, Name: removal.Pod, UID: removal.UID}}
+	r.Events.Eventf(md, pod, corev1.EventTypeNormal, names.EventReplicaDeleted, actionReplace,
 		"deleted Pod %s to replace %s: %s", removal.Pod, removal.Replica, removal.Reason)
 }
 

@@ -125,15 +125,19 @@ func ended(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
 }
 
-func podReady(p *corev1.Pod) bool { return podCondition(p, corev1.PodReady) == corev1.ConditionTrue }
+func pending(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodPending }
 
-func podCondition(p *corev1.Pod, kind corev1.PodConditionType) corev1.ConditionStatus {
+func podReady(p *corev1.Pod) bool {
+	return podCondition(p, corev1.PodReady).Status == corev1.ConditionTrue
+}
+
+func podCondition(p *corev1.Pod, kind corev1.PodConditionType) corev1.PodCondition {
 	for _, c := range p.Status.Conditions {
 		if c.Type == kind {
-			return c.Status
+			return c
 		}
 	}
-	return corev1.ConditionUnknown
+	return corev1.PodCondition{}
 }
 
 func engineStatus(p *corev1.Pod) *corev1.ContainerStatus {
@@ -164,6 +168,18 @@ func unadmitted(p *corev1.Pod) bool { return p.Annotations[names.AnnotationStatu
 func overdue(p *corev1.Pod, now time.Time) bool {
 	return leaving(p) && now.After(p.DeletionTimestamp.Add(overdueAfter))
 }
+
+// unschedulableAt is when a Pod that no node takes is said to be failing: a cluster
+// that grows for it needs a while. Zero where it has a node or may yet get one.
+func unschedulableAt(p *corev1.Pod) time.Time {
+	c := podCondition(p, corev1.PodScheduled)
+	if c.Reason != corev1.PodReasonUnschedulable || leaving(p) {
+		return time.Time{}
+	}
+	return c.LastTransitionTime.Add(unschedulableAfter)
+}
+
+const unschedulableAfter = 30 * time.Second
 
 // overdueAfter is what a kubelet may need after the end of a grace period.
 const overdueAfter = 30 * time.Second

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -63,6 +64,7 @@ func (s *survey) roles() (all []v1alpha1.RoleStatus) {
 		role := &s.Deployment.Spec.Roles[i]
 		count(v1alpha1.RoleStatus{
 			Name: role.Name, Kind: render.Kind(role), Desired: render.Replicas(role), Unmanaged: render.TakenOver(role),
+			SpecHash: s.hashes[role.Name],
 		})
 	}
 	for _, r := range s.all {
@@ -104,7 +106,7 @@ func (s *survey) ready(roles []v1alpha1.RoleStatus) metav1.Condition {
 	c := metav1.Condition{Type: names.ConditionReady, Status: metav1.ConditionTrue, Reason: names.ReasonAllReplicasReady}
 	var counts []string
 	for _, role := range roles {
-		if role.Desired == 0 && role.Ready == 0 {
+		if role.Desired == 0 {
 			continue
 		}
 		// Replicas beyond the spec's do not stand in for one that is missing.
@@ -137,7 +139,7 @@ func (s *survey) progressing() metav1.Condition {
 		c.Reason, c.Message = names.ReasonUpToDate, "every replica has the present spec"
 		return c
 	}
-	if why := failing(open); why != "" {
+	if why := s.failing(open); why != "" {
 		c.Reason, c.Message = names.ReasonReplicaFailing, why
 		if len(outdated) > 0 {
 			c.Message += fmt.Sprintf("; %s of an older spec stay until it is Ready", plural(len(outdated), "replica"))
@@ -173,11 +175,9 @@ func (s *survey) missing(object string) bool {
 		})
 	}
 	if name, ok := strings.CutPrefix(object, kindService); ok {
-		return slices.ContainsFunc(render.Services(md), func(service *corev1.Service) bool { return service.Name == name })
+		return slices.ContainsFunc(s.staleServices(), func(service *corev1.Service) bool { return service.Name == name })
 	}
-	return slices.ContainsFunc(md.Spec.Roles, func(role v1alpha1.Role) bool {
-		return object == kindBudget+render.Budget(md, &role, 0).Name
-	})
+	return slices.ContainsFunc(s.staleBudgets(), func(b *policyv1.PodDisruptionBudget) bool { return object == kindBudget+b.Name })
 }
 
 // open are the wanted replicas that are being made, by role and ordinal, and
@@ -213,11 +213,12 @@ func (s *survey) previous() string {
 // until none is.
 func (s *survey) reason(open, outdated []*replica) string {
 	was := s.previous()
-	lost := slices.ContainsFunc(open, func(r *replica) bool { return broken(r) != "" || s.reported(r) })
 	switch {
 	case len(outdated) > 0 || was == names.ReasonRolloutInProgress:
 		return names.ReasonRolloutInProgress
-	case was == names.ReasonReplacementInProgress || lost && s.Deployment.Status.Phase != v1alpha1.PhaseStarting:
+	case was == names.ReasonReplacementInProgress, slices.ContainsFunc(open, func(r *replica) bool { return broken(r) != "" }),
+		// Everything was there, and this is not.
+		was == names.ReasonUpToDate && slices.ContainsFunc(open, s.reported):
 		return names.ReasonReplacementInProgress
 	}
 	return names.ReasonReplicasStarting
@@ -255,21 +256,27 @@ func (s *survey) waiting(open, outdated []*replica) string {
 			text = append(text, fmt.Sprintf("waiting for %s to be Ready", r.name))
 		}
 	}
+	for _, role := range s.Deployment.Spec.Roles {
+		step := next(s.wanted[role.Name], s.hashes[role.Name], s.retiring, s.Now)
+		if step.waitsFor != nil && !slices.Contains(open, step.waitsFor) {
+			text = append(text, fmt.Sprintf("waiting for %s, which %s", step.waitsFor.name, step.why))
+		}
+	}
 	return strings.Join(text, "; ")
 }
 
-// cannotStart are the reasons of a waiting container that do not pass by
-// themselves, and what they mean. The kubelet's messages and the reasons of a
-// failed pull change with every try, and the status should not.
-var cannotStart = map[string]string{
-	"ErrImagePull":               "cannot be pulled",
-	"ImagePullBackOff":           "cannot be pulled",
-	"ErrImageNeverPull":          "is not on the node, and imagePullPolicy is Never",
-	"InvalidImageName":           "is no image's name",
-	"CreateContainerConfigError": "cannot be started: CreateContainerConfigError",
-	"CreateContainerError":       "cannot be started: CreateContainerError",
-	"RunContainerError":          "cannot be started: RunContainerError",
-}
+// The reasons of a waiting container that do not pass by themselves. Those of a
+// failed pull, and their messages, change with every try, and the status should
+// not.
+var (
+	cannotPull = map[string]string{
+		"ErrImagePull":      "cannot be pulled",
+		"ImagePullBackOff":  "cannot be pulled",
+		"ErrImageNeverPull": "is not on the node, and imagePullPolicy is Never",
+		"InvalidImageName":  "is no image's name",
+	}
+	cannotStart = []string{"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
+)
 
 // manyRestarts is when a container that is not up is said to keep failing. The
 // first ones happen to engines that wait for others.
@@ -277,24 +284,25 @@ const manyRestarts = 3
 
 // failing says which of the open replicas cannot start, and why; empty where each
 // may yet.
-func failing(open []*replica) string {
+func (s *survey) failing(open []*replica) string {
 	for _, r := range open {
 		for _, pod := range r.present() {
 			if leaving(pod) {
 				continue
 			}
 			for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-				if w := status.State.Waiting; w != nil && cannotStart[w.Reason] != "" {
-					return fmt.Sprintf("%s: image %s of container %s %s", pod.Name, status.Image, status.Name, cannotStart[w.Reason])
+				if w := status.State.Waiting; w != nil && cannotPull[w.Reason] != "" {
+					return fmt.Sprintf("%s: image %s of container %s %s", pod.Name, status.Image, status.Name, cannotPull[w.Reason])
+				}
+				if w := status.State.Waiting; w != nil && slices.Contains(cannotStart, w.Reason) {
+					return fmt.Sprintf("%s: container %s cannot be started: %s: %s", pod.Name, status.Name, w.Reason, w.Message)
 				}
 				if last := status.LastTerminationState.Terminated; last != nil && status.RestartCount >= manyRestarts && !status.Ready {
 					return fmt.Sprintf("%s: container %s keeps ending, last with exit code %d (%s); see kubectl logs --previous", pod.Name, status.Name, last.ExitCode, last.Reason)
 				}
 			}
-			for _, c := range pod.Status.Conditions {
-				if c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable {
-					return fmt.Sprintf("%s cannot be scheduled: %s", pod.Name, c.Message)
-				}
+			if at := unschedulableAt(pod); !at.IsZero() && !s.Now.Before(at) {
+				return fmt.Sprintf("%s cannot be scheduled: %s", pod.Name, podCondition(pod, corev1.PodScheduled).Message)
 			}
 		}
 	}

@@ -102,6 +102,7 @@ func TestReport(t *testing.T) {
 func TestReportOfFailures(t *testing.T) {
 	w := newWorld(role("server", 1, 1))
 	seen := w.seen()
+	seen.Services = nil
 	seen.Failures = map[string]Failure{
 		"Pod/qwen-server-0":   {names.ReasonCreateFailed, "creating Pod qwen-server-0: exceeded quota"},
 		"Service/qwen-server": {names.ReasonNameTaken, "Service/qwen-server is somebody else's"},
@@ -114,12 +115,31 @@ func TestReportOfFailures(t *testing.T) {
 	w.fill("server")
 	after := w.seen()
 	after.Failures = seen.Failures
-	require.Equal(t, names.ReasonUpToDate, w.report(after).progressing, "the Pod is there")
+	after.Failures["Service/qwen-server"] = Failure{names.ReasonCreateFailed, "was put right by hand"}
+	require.Equal(t, names.ReasonUpToDate, w.report(after).progressing, "everything is there")
 
 	w.md.Spec.Roles[0].TerminationGracePeriodSeconds = new(int64(5))
 	invalid := w.report(w.seen())
 	require.Equal(t, names.ReasonRenderFailed, invalid.progressing)
 	require.Contains(t, invalid.message, "spec.roles[0].terminationGracePeriodSeconds")
+	require.Equal(t, names.ReasonAllReplicasReady, invalid.ready, "what runs is left alone")
+}
+
+// A cluster that grows takes a while to have a node for a Pod.
+func TestAPodWithoutANodeIsFailingOnlyAfterAWhile(t *testing.T) {
+	w := newWorld(role("server", 1, 1))
+	w.report(w.seen())
+	w.fill("server")
+	w.pods["qwen-server-0"].Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+		LastTransitionTime: metav1.NewTime(w.now), Message: "0/1 nodes are available",
+	}}}
+	require.Equal(t, names.ReasonReplicasStarting, w.report(w.seen()).progressing)
+	require.Equal(t, w.now.Add(30*time.Second), Decide(w.seen()).RecheckAt)
+	w.now = w.now.Add(30 * time.Second)
+	require.Equal(t, names.ReasonReplicaFailing, w.report(w.seen()).progressing)
+	w.pods["qwen-server-0"].Status = corev1.PodStatus{Phase: corev1.PodPending}
+	require.Equal(t, names.ReasonReplicasStarting, w.report(w.seen()).progressing, "it was never there, so it is not lost")
 }
 
 func TestAContainerThatKeepsEndingIsFailingBetweenItsEndsToo(t *testing.T) {

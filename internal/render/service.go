@@ -58,14 +58,17 @@ func frontService(md *v1alpha1.ModelDeployment) *corev1.Service {
 	for i := range md.Spec.Roles {
 		kinds[Kind(&md.Spec.Roles[i])] = true
 	}
-	front := v1alpha1.Decode
-	if kinds[v1alpha1.Server] {
+	// Also where the spec has one kind: replicas of a role that was dropped stay for a
+	// while, and those that prefill must not be sent a client's request.
+	front := v1alpha1.Prefill
+	switch {
+	case kinds[v1alpha1.Server]:
 		front = v1alpha1.Server
+	case kinds[v1alpha1.Decode]:
+		front = v1alpha1.Decode
 	}
 	selected := leaders(selector(md, nil))
-	if len(kinds) > 1 {
-		selected[names.LabelRoleKind] = string(front)
-	}
+	selected[names.LabelRoleKind] = string(front)
 	// One Service has one port: it is https only where no replica behind it would
 	// be spoken to in the wrong way.
 	plain := slices.ContainsFunc(md.Spec.Roles, func(r v1alpha1.Role) bool {
@@ -97,7 +100,6 @@ func service(md *v1alpha1.ModelDeployment, role *v1alpha1.Role, name string, sel
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: md.Namespace, Name: name, Labels: objectLabels(md, role)},
 		Spec: corev1.ServiceSpec{
-			Type:     corev1.ServiceTypeClusterIP,
 			Selector: selected,
 			Ports:    []corev1.ServicePort{port},
 		},

@@ -15,21 +15,21 @@ func TestTheServiceForClients(t *testing.T) {
 	proxy := &v1alpha1.Proxy{Image: "proxy:1", Port: 8443}
 	tests := map[string]struct {
 		roles    []v1alpha1.Role
-		wantKind string // empty: Pods of every kind
+		wantKind string
 		wantPort int32
 	}{
-		"one role":                         {[]v1alpha1.Role{{}}, "", 80},
-		"two roles of one kind":            {[]v1alpha1.Role{{Kind: v1alpha1.Server}, {}}, "", 80},
-		"only Prefill roles":               {[]v1alpha1.Role{{Kind: v1alpha1.Prefill}}, "", 80},
+		"one role":                         {[]v1alpha1.Role{{}}, "Server", 80},
+		"two roles of one kind":            {[]v1alpha1.Role{{Kind: v1alpha1.Server}, {}}, "Server", 80},
+		"only Prefill roles":               {[]v1alpha1.Role{{Kind: v1alpha1.Prefill}}, "Prefill", 80},
 		"Prefill and Decode":               {[]v1alpha1.Role{{Kind: v1alpha1.Prefill}, {Kind: v1alpha1.Decode}}, "Decode", 80},
 		"all three kinds":                  {[]v1alpha1.Role{{Kind: v1alpha1.Prefill}, {Kind: v1alpha1.Decode}, {}}, "Server", 80},
-		"TLS":                              {[]v1alpha1.Role{{ExtraArgs: tls}}, "", 443},
-		"TLS behind a proxy":               {[]v1alpha1.Role{{ExtraArgs: tls, Proxy: proxy}}, "", 80},
-		"TLS in one of two roles":          {[]v1alpha1.Role{{ExtraArgs: tls}, {}}, "", 80},
+		"TLS":                              {[]v1alpha1.Role{{ExtraArgs: tls}}, "Server", 443},
+		"TLS behind a proxy":               {[]v1alpha1.Role{{ExtraArgs: tls, Proxy: proxy}}, "Server", 80},
+		"TLS in one of two roles":          {[]v1alpha1.Role{{ExtraArgs: tls}, {}}, "Server", 80},
 		"TLS of those that clients reach":  {[]v1alpha1.Role{{Kind: v1alpha1.Prefill}, {Kind: v1alpha1.Decode, ExtraArgs: tls}}, "Decode", 443},
 		"TLS of those that they do not":    {[]v1alpha1.Role{{Kind: v1alpha1.Prefill, ExtraArgs: tls}, {Kind: v1alpha1.Decode}}, "Decode", 80},
-		"TLS in a shell's text of a user":  {[]v1alpha1.Role{{Command: []string{"sh", "-c", "vllm serve m --ssl-certfile c"}}}, "", 443},
-		"TLS flags a command does not use": {[]v1alpha1.Role{{Command: []string{"/serve"}, ExtraArgs: tls}}, "", 80},
+		"TLS in a shell's text of a user":  {[]v1alpha1.Role{{Command: []string{"sh", "-c", "vllm serve m --ssl-certfile c"}}}, "Server", 443},
+		"TLS flags a command does not use": {[]v1alpha1.Role{{Command: []string{"/serve"}, ExtraArgs: tls}}, "Server", 80},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
