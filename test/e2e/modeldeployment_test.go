@@ -199,7 +199,9 @@ func TestModelDeploymentServes(t *testing.T) {
 	require.Regexp(t, `(?m)^NAME +PHASE +ROLES +RETIRING +REASON +AGE\nqwen +Ready +3S `, table)
 	describe, err := c.Kubectl(t.Context(), "describe", "md", "-n", d.key.Namespace, d.key.Name)
 	require.NoError(t, err)
-	require.Contains(t, describe, names.EventReplicaCreated)
+	for _, pod := range pods {
+		require.Contains(t, describe, "created Pod "+pod.Name)
+	}
 
 	t.Log("more replicas leave the others alone, fewer remove none")
 	before := d.uids(t)
@@ -222,12 +224,14 @@ func TestModelDeploymentServes(t *testing.T) {
 		endings[name], err = c.WatchEnding(t.Context(), d.pod(name))
 		require.NoError(t, err)
 	}
-	log, err := c.Follow(t.Context(), d.pod("qwen-server-0"), names.MainContainer)
-	require.NoError(t, err)
+	e := adopt(t, c, d.pod("qwen-server-0"))
+	answer := e.generate(t, 8*time.Second)
 	_, err = c.Kubectl(t.Context(), "delete", "md", "-n", d.key.Namespace, d.key.Name, "--wait=false")
 	require.NoError(t, err)
 	all(t, endings)
-	_, err = log.Find(t.Context(), names.EndDrained)
+	r := answer()
+	require.Equal(t, load.Completed, r.Outcome, r.Error)
+	_, err = e.log.Find(t.Context(), names.EndDrained)
 	require.NoError(t, err)
 	require.NoError(t, until(t.Context(), "the Services to go", func() (bool, error) {
 		var services corev1.ServiceList

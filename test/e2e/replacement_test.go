@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +18,8 @@ import (
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
 	"github.com/lastcall-dev/lastcall/test/cluster/kube"
 	"github.com/lastcall-dev/lastcall/test/cluster/kubetest"
+	"github.com/lastcall-dev/lastcall/test/engine/bundle"
+	"github.com/lastcall-dev/lastcall/test/load"
 )
 
 // running is a ModelDeployment of one role whose replicas are up, in a namespace
@@ -76,7 +80,23 @@ func TestReplicaOfTwoPodsIsReplacedAsOne(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "qwen-server-0-0.qwen-server-group."+d.key.Namespace+".svc", strings.TrimSpace(address))
 
+	t.Log("a rollout lets the leader finish before it takes its worker")
 	leader, worker := d.get(t, "qwen-server-0-0"), d.get(t, "qwen-server-0-1")
+	leaderGone, err := c.WatchEnding(t.Context(), client.ObjectKeyFromObject(leader))
+	require.NoError(t, err)
+	workerGone, err := c.WatchEnding(t.Context(), client.ObjectKeyFromObject(worker))
+	require.NoError(t, err)
+	answer := adopt(t, c, client.ObjectKeyFromObject(leader)).generate(t, 8*time.Second)
+	d.edit(t, func(s *v1alpha1.ModelDeploymentSpec) { s.Roles[0].TerminationGracePeriodSeconds = new(int64(16)) })
+	ended := all(t, map[string]func() (kube.Ending, error){"leader": leaderGone, "worker": workerGone})
+	slices.SortFunc(ended, func(a, b kube.Ending) int { return a.Gone.Compare(b.Gone) })
+	require.Equal(t, leader.Name, ended[0].Pod.Name)
+	require.False(t, ended[1].Leaving.DeletionTimestamp.Add(-15*time.Second).Before(ended[0].Gone.Add(-2*time.Second)), "the worker was deleted while its leader drained")
+	r := answer()
+	require.Equal(t, load.Completed, r.Outcome, r.Error)
+	d.ready(t)
+
+	leader, worker = d.get(t, "qwen-server-0-0"), d.get(t, "qwen-server-0-1")
 	for _, deleted := range []*corev1.Pod{worker, leader} {
 		ended := map[string]func() (kube.Ending, error){}
 		for _, pod := range []*corev1.Pod{leader, worker} {
@@ -96,6 +116,51 @@ func TestReplicaOfTwoPodsIsReplacedAsOne(t *testing.T) {
 		}
 		d.ready(t)
 	}
+}
+
+// A split deployment of SGLang, its decode replica behind a proxy. The stand-in
+// engine is the proxy too.
+func TestSplitRolesAndAProxy(t *testing.T) {
+	c := cluster(t)
+	grace := int64(45)
+	md := &v1alpha1.ModelDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.Namespace(t, c, nil), Name: "qwen"},
+		Spec: v1alpha1.ModelDeploymentSpec{
+			Model:  v1alpha1.Model{Name: model},
+			Engine: v1alpha1.Engine{Name: v1alpha1.SGLang, Image: bundle.Full.Ref},
+			Roles: []v1alpha1.Role{
+				{Name: "prefill", Kind: v1alpha1.Prefill, TerminationGracePeriodSeconds: &grace},
+				{Name: "decode", Kind: v1alpha1.Decode, TerminationGracePeriodSeconds: &grace, Proxy: &v1alpha1.Proxy{
+					Image: bundle.Full.Ref, Port: 8000, Args: []string{"serve", model, "--port", "8000"},
+				}},
+			},
+		},
+	}
+	require.NoError(t, c.Client.Create(t.Context(), md))
+	d := &deployment{c, client.ObjectKeyFromObject(md)}
+	d.ready(t)
+	d.waitFor(t, "one of each", func(md *v1alpha1.ModelDeployment) bool { return md.Status.RoleSummary == "1P1D" })
+	for name, port := range map[string]int32{"qwen-prefill-0": 30000, "qwen-decode-0": 30000} {
+		pod := d.get(t, name)
+		require.Contains(t, pod.Annotations[names.AnnotationStatus], fmt.Sprintf(`"metricsURL":"http://127.0.0.1:%d/metrics"`, port))
+		require.Contains(t, pod.Annotations[names.AnnotationStatus], names.OutcomeInjected)
+	}
+	for _, r := range stream(t, c, md.Namespace, md.Name)() {
+		require.Equal(t, load.Completed, r.Outcome, r.Error)
+		require.Equal(t, "qwen-decode-0", r.ServedBy, "a client is not sent to a replica that prefills")
+	}
+	_, ending, err := c.Delete(t.Context(), d.pod("qwen-decode-0"))
+	require.NoError(t, err)
+	require.EqualValues(t, 0, exitCode(ending.Pod), "45 s are enough to leave cleanly")
+}
+
+func exitCode(pod *corev1.Pod) int32 {
+	for _, status := range pod.Status.ContainerStatuses {
+		if status.Name == names.MainContainer && status.State.Terminated != nil {
+			return status.State.Terminated.ExitCode
+		}
+	}
+	return -1
 }
 
 func TestRolloutStopsAtAnImageThatCannotStart(t *testing.T) {
