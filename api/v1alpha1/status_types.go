@@ -94,4 +94,11 @@ type RoleStatus struct {
 	// no measured removal.
 	// +optional
 	Unmanaged bool `json:"unmanaged,omitempty"`
+
+	// specHash is the digest of the role's present spec, as of observedGeneration.
+	// Pods carry the digest of theirs in the annotation lastcall.dev/spec-hash. Absent:
+	// the role was dropped.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	SpecHash string `json:"specHash,omitempty"`
 }

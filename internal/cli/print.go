@@ -134,7 +134,7 @@ func (r replicaReport) notes() string {
 	if r.Withdrawn {
 		notes = append(notes, "withdrawn")
 	}
-	if r.OlderSpec {
+	if r.OlderSpec != nil && *r.OlderSpec {
 		notes = append(notes, "older spec")
 	}
 	if len(r.Pods) < r.Size {
@@ -151,8 +151,12 @@ func (p podReport) status() string {
 	return p.Phase
 }
 
+// hook is whether the Pod has the hook. That a worker cannot be measured is as it
+// should be, for its leader answers for it; the reason would read like a fault.
 func (p podReport) hook() string {
 	switch {
+	case p.Hook && p.HookReason == names.ReasonNotMeasurable && p.Member != 0:
+		return names.OutcomeInjected + " (worker)"
 	case p.Hook && p.HookReason == names.ReasonEngineRecognized:
 		return names.OutcomeInjected
 	case p.Hook:

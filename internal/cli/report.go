@@ -56,8 +56,9 @@ type replicaReport struct {
 	Size int `json:"size"`
 	// Withdrawn is true while the Services send nothing to it.
 	Withdrawn bool `json:"withdrawn"`
-	// OlderSpec is true where another Pod of the role is newer and differs.
-	OlderSpec bool        `json:"olderSpec"`
+	// OlderSpec is true where a Pod was not made from the role's present spec. It is
+	// null where the status does not say what that is.
+	OlderSpec *bool       `json:"olderSpec"`
 	Pods      []podReport `json:"pods"`
 }
 

@@ -71,8 +71,9 @@ func summarizeDeployment(md v1alpha1.ModelDeployment, pods []corev1.Pod) deploym
 	for _, p := range pods {
 		byRole[p.Labels[names.LabelComponent]] = append(byRole[p.Labels[names.LabelComponent]], p)
 	}
+	present := presentSpecs(md)
 	for _, role := range rolesOf(md, byRole) {
-		role.addReplicas(byRole[role.Name])
+		role.addReplicas(byRole[role.Name], present[role.Name])
 		d.Roles = append(d.Roles, role)
 	}
 	return d
@@ -112,20 +113,25 @@ func rolesOf(md v1alpha1.ModelDeployment, pods map[string][]corev1.Pod) []roleRe
 	return roles
 }
 
-// addReplicas adds the replicas that these Pods, sorted by name, make up.
-func (r *roleReport) addReplicas(pods []corev1.Pod) {
+// addReplicas adds the replicas that these Pods, sorted by name, make up. present is
+// the digest of the role's present spec; empty where that is not known.
+func (r *roleReport) addReplicas(pods []corev1.Pod, present string) {
 	r.Replicas, r.Missing = []replicaReport{}, []int{}
-	present := newestSpec(pods)
 	replicas := map[int]*replicaReport{}
 	for _, p := range pods {
 		ordinal := labelNumber(p.Labels[names.LabelOrdinal], 0)
 		replica := replicas[ordinal]
 		if replica == nil {
 			replica = &replicaReport{Ordinal: ordinal, Size: labelNumber(p.Labels[names.LabelSize], 1)}
+			if present != "" {
+				replica.OlderSpec = new(bool)
+			}
 			replicas[ordinal] = replica
 		}
 		replica.Withdrawn = replica.Withdrawn || p.Labels[names.LabelServing] == names.Withdrawn
-		replica.OlderSpec = replica.OlderSpec || p.Annotations[names.AnnotationSpecHash] != present
+		if replica.OlderSpec != nil && p.Annotations[names.AnnotationSpecHash] != present {
+			*replica.OlderSpec = true
+		}
 		replica.Pods = append(replica.Pods, summarizePod(&p))
 	}
 	for _, ordinal := range slices.Sorted(maps.Keys(replicas)) {
@@ -140,25 +146,18 @@ func (r *roleReport) addReplicas(pods []corev1.Pod) {
 	}
 }
 
-// newestSpec is the digest of what was rendered last: the newest Pod's. Of Pods made
-// in one second, one that stays goes before one that leaves.
-func newestSpec(pods []corev1.Pod) string {
-	if len(pods) == 0 {
-		return ""
+// presentSpecs are the digests of the roles' present specs, by the roles' names. There
+// are none until the operator has seen the last edit: what its status calls present is
+// what was before, and every Pod of the new spec would be called older.
+func presentSpecs(md v1alpha1.ModelDeployment) map[string]string {
+	hashes := map[string]string{}
+	if md.Status.ObservedGeneration != md.Generation {
+		return hashes
 	}
-	newest := slices.MaxFunc(pods, func(a, b corev1.Pod) int {
-		if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
-			return order
-		}
-		stays := func(p corev1.Pod) int {
-			if p.DeletionTimestamp == nil {
-				return 1
-			}
-			return 0
-		}
-		return cmp.Compare(stays(a), stays(b))
-	})
-	return newest.Annotations[names.AnnotationSpecHash]
+	for _, status := range md.Status.Roles {
+		hashes[status.Name] = status.SpecHash
+	}
+	return hashes
 }
 
 func summarizePod(p *corev1.Pod) podReport {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"math/rand/v2"
+	"strconv"
 	"testing"
 	"time"
 
@@ -50,26 +51,67 @@ func TestEqualFactsGiveEqualReports(t *testing.T) {
 	}
 }
 
-func TestTheNewestPodHasThePresentSpec(t *testing.T) {
-	pod := func(second int64, hash string, leaving bool) corev1.Pod {
-		p := engineIn("a", hash)
-		p.CreationTimestamp = metav1.Time{Time: time.Unix(second, 0)}
-		p.Annotations = map[string]string{names.AnnotationSpecHash: hash}
-		if leaving {
-			p.DeletionTimestamp = &metav1.Time{Time: time.Unix(second+1, 0)}
-		}
-		return p
-	}
+func TestWhichReplicasHaveAnOlderSpec(t *testing.T) {
+	no, yes := new(bool), new(true)
 	for name, c := range map[string]struct {
-		pods []corev1.Pod
+		role             string // of the spec and the status; the Pods are of the role server
+		specHash         string
+		generation, seen int64
+		pods             []string // the digests of replica 0's Pods, oldest first
+		want             *bool
+	}{
+		"made from the present spec":                             {"server", "a", 2, 2, []string{"a"}, no},
+		"made from another":                                      {"server", "b", 2, 2, []string{"a"}, yes},
+		"the newest Pod, after an edit was taken back":           {"server", "a", 3, 3, []string{"b"}, yes},
+		"the oldest Pod, after an edit was taken back":           {"server", "a", 3, 3, []string{"a"}, no},
+		"all Pods alike, and the edit has not replaced any":      {"server", "b", 2, 2, []string{"a", "a"}, yes},
+		"one Pod of several":                                     {"server", "b", 2, 2, []string{"a", "b"}, yes},
+		"a Pod that lost its digest, which is replaced too":      {"server", "a", 2, 2, []string{""}, yes},
+		"an edit the operator has not seen says nothing":         {"server", "a", 3, 2, []string{"b"}, nil},
+		"and not of a Pod that is as before it":                  {"server", "a", 3, 2, []string{"a"}, nil},
+		"a status without a digest says nothing":                 {"server", "", 2, 2, []string{"a"}, nil},
+		"a role the status does not know, such as a dropped one": {"other", "a", 2, 2, []string{"a"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			md := v1alpha1.ModelDeployment{
+				ObjectMeta: metav1.ObjectMeta{Generation: c.generation},
+				Spec:       v1alpha1.ModelDeploymentSpec{Roles: []v1alpha1.Role{{Name: c.role}}},
+				Status: v1alpha1.ModelDeploymentStatus{
+					ObservedGeneration: c.seen,
+					Roles:              []v1alpha1.RoleStatus{{Name: c.role, SpecHash: c.specHash}},
+				},
+			}
+			var pods []corev1.Pod
+			for i, hash := range c.pods {
+				p := engineIn("a", "md-server-0-"+strconv.Itoa(i))
+				p.CreationTimestamp = metav1.Time{Time: time.Unix(int64(i), 0)}
+				p.Labels = map[string]string{names.LabelComponent: "server"}
+				p.Annotations = map[string]string{names.AnnotationSpecHash: hash}
+				pods = append(pods, p)
+			}
+			var got []replicaReport
+			for _, role := range summarizeDeployment(md, pods).Roles {
+				got = append(got, role.Replicas...)
+			}
+			require.Len(t, got, 1)
+			require.Equal(t, c.want, got[0].OlderSpec)
+		})
+	}
+}
+
+func TestWhatTheHookOfAPodIsCalled(t *testing.T) {
+	for name, c := range map[string]struct {
+		pod  podReport
 		want string
 	}{
-		"no Pods":                             {nil, ""},
-		"the one that was made last":          {[]corev1.Pod{pod(2, "new", false), pod(1, "old", false)}, "new"},
-		"also where it is leaving":            {[]corev1.Pod{pod(1, "old", false), pod(2, "new", true)}, "new"},
-		"of two in one second, the one stays": {[]corev1.Pod{pod(1, "leaves", true), pod(1, "stays", false)}, "stays"},
+		"a leader":                           {podReport{Hook: true, HookReason: names.ReasonEngineRecognized}, "injected"},
+		"a leader that cannot be measured":   {podReport{Hook: true, HookReason: names.ReasonNotMeasurable}, "injected: NotMeasurable"},
+		"a worker, its leader answers":       {podReport{Member: 1, Hook: true, HookReason: names.ReasonNotMeasurable}, "injected (worker)"},
+		"a worker that answers for itself":   {podReport{Member: 1, Hook: true, HookReason: names.ReasonEngineRecognized}, "injected"},
+		"a worker without the hook":          {podReport{Member: 1, HookReason: names.ReasonNoRecord}, "no: NoRecord"},
+		"a worker with a preStop of its own": {podReport{Member: 1, HookReason: names.ReasonUserPreStop}, "no: UserPreStop"},
 	} {
-		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, newestSpec(c.pods)) })
+		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, c.pod.hook()) })
 	}
 }
 

@@ -76,7 +76,7 @@ func (e Engine) endpoint(c Container, s Source, f flags) (at Endpoint, portGuess
 		scrapedScheme = parseScheme(s.Annotations[names.AnnotationPrometheusScheme])
 		scrapedPath = parsePath(s.Annotations[names.AnnotationPrometheusPath])
 	}
-	if f.has("ssl-keyfile") || f.has("ssl-certfile") {
+	if f.tls() {
 		flagScheme = schemeHTTPS
 	}
 	if s.OperatorBuilt {

@@ -200,6 +200,46 @@ func TestWhatCannotBeMeasured(t *testing.T) {
 	}
 }
 
+func TestWhatTheKubeletCannotProbe(t *testing.T) {
+	for flags, want := range map[string]string{
+		"":                                   "",
+		"--host 0.0.0.0":                     "",
+		"--host ::":                          "",
+		"--host 10.0.0.7":                    "",
+		"--host 128.0.0.1":                   "",
+		"--host $(POD_IP)":                   "",
+		"--host localhost.svc":               "",
+		"--host 127.0.0.1":                   "--host 127.0.0.1 is loopback",
+		"--host 127.8.9.10":                  "--host 127.8.9.10 is loopback",
+		"--host ::1":                         "--host ::1 is loopback",
+		"--host [::1]":                       "--host [::1] is loopback",
+		"--host ::ffff:127.0.0.1":            "--host ::ffff:127.0.0.1 is loopback",
+		"--host LocalHost":                   "--host LocalHost is loopback",
+		"--host ::1 --host ::":               "",
+		"--host :: --host=::1":               "--host ::1 is loopback",
+		"--uds /run/vllm.sock":               "Unix socket",
+		"--grpc":                             "gRPC only",
+		"--smg_grpc_mode":                    "gRPC only",
+		"--grpc-port 40000":                  "",
+		"--ssl-cert-reqs 2":                  "", // without TLS it says nothing
+		"--ssl-certfile c --ssl-cert-reqs 2": "client certificate",
+		"--ssl-keyfile k --ssl_cert_reqs=ssl.CERT_REQUIRED": "client certificate",
+		"--ssl-keyfile k --ssl-cert-reqs 1":                 "",
+		"--ssl-keyfile k":                                   "",
+	} {
+		for _, port := range []string{"", "9100"} { // the annotation is lastcall's, not the kubelet's
+			c := Container{Command: argv("vllm serve x " + flags)}
+			m, ok := Recognize(c, Source{Annotations: map[string]string{names.AnnotationMetricsPort: port}})
+			assert.True(t, ok)
+			if want == "" {
+				assert.Empty(t, m.Unprobeable, flags)
+				continue
+			}
+			assert.Contains(t, m.Unprobeable, want, flags)
+		}
+	}
+}
+
 func TestEveryReasonHasAdviceThatFitsAWarning(t *testing.T) {
 	for _, u := range Unmeasurables() {
 		assert.NotEmpty(t, u.Advice(), u)

@@ -51,6 +51,9 @@ type Match struct {
 	Role        Role
 	// Unmeasurable is empty when the gauges can be read.
 	Unmeasurable Unmeasurable
+	// Unprobeable is why the kubelet's HTTP probes get no answer at the Pod's
+	// address, and what to change; empty where no known flag keeps them away.
+	Unprobeable string
 }
 
 // Source is what recognition takes from the Pod around the container.
@@ -96,5 +99,6 @@ func Recognize(c Container, s Source) (Match, bool) {
 		PortGuessed:  guessed,
 		Role:         started.flags.role(engine.Name),
 		Unmeasurable: started.unmeasurable(endpoint, parsePort(s.Annotations[names.AnnotationMetricsPort]) != 0),
+		Unprobeable:  started.unprobeable(),
 	}, true
 }

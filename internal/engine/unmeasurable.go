@@ -1,10 +1,6 @@
 package engine
 
-import (
-	"strings"
-
-	"github.com/lastcall-dev/lastcall/api/names"
-)
+import "github.com/lastcall-dev/lastcall/api/names"
 
 // Unmeasurable is why a recognized engine's gauges cannot be read.
 type Unmeasurable string
@@ -133,7 +129,6 @@ func (u Unmeasurable) Advice() string {
 // flags that are not all known, none is called missing.
 func (i invocation) unmeasurable(at Endpoint, portAnnotated bool) Unmeasurable {
 	f := i.flags
-	certificate, _ := f.value("ssl-cert-reqs")
 	switch {
 	case i.servesNothing():
 		return ServesNoMetrics
@@ -147,9 +142,9 @@ func (i invocation) unmeasurable(at Endpoint, portAnnotated bool) Unmeasurable {
 		return ""
 	case f.has("uds"):
 		return UnixSocket
-	case i.grpc || f.on("grpc") || f.on("grpc-mode") || f.on("smg-grpc-mode"):
+	case i.grpcOnly():
 		return GRPCOnly
-	case at.Scheme == schemeHTTPS && (certificate == "2" || strings.HasSuffix(certificate, "CERT_REQUIRED")):
+	case at.Scheme == schemeHTTPS && f.demandsCertificate():
 		return ClientCertificate
 	case bindsUnknown(f):
 		return AddressUnknown

@@ -265,6 +265,57 @@ func TestModelDeploymentWarnings(t *testing.T) {
 			func(_ *v1alpha1.ModelDeployment, r *v1alpha1.Role) { r.ExtraArgs = []string{"--disable-log-stats"} },
 			[]string{"spec.roles[0].extraArgs: " + engine.StatsDisabled.Advice()},
 		},
+		"an address of loopback": {
+			func(_ *v1alpha1.ModelDeployment, r *v1alpha1.Role) { r.ExtraArgs = []string{"--host=127.0.0.1"} },
+			[]string{"spec.roles[0].extraArgs: no replica would ever be Ready: --host 127.0.0.1 is loopback, and the kubelet probes the Pod's address, which Services use too; remove --host or set it to 0.0.0.0"},
+		},
+		"an address of loopback from a variable": {
+			func(_ *v1alpha1.ModelDeployment, r *v1alpha1.Role) {
+				r.ExtraArgs, r.Env = []string{"--host", "$(HOST)"}, []corev1.EnvVar{{Name: "HOST", Value: "localhost"}}
+			},
+			[]string{"spec.roles[0].extraArgs: no replica would ever be Ready: --host localhost is loopback, and the kubelet probes the Pod's address, which Services use too; remove --host or set it to 0.0.0.0"},
+		},
+		"an address of loopback, and another after it": {
+			func(_ *v1alpha1.ModelDeployment, r *v1alpha1.Role) {
+				r.ExtraArgs = []string{"--host=127.0.0.1", "--host=::"}
+			},
+			nil,
+		},
+		"a Unix socket": {
+			func(_ *v1alpha1.ModelDeployment, r *v1alpha1.Role) { r.ExtraArgs = []string{"--uds=/run/vllm.sock"} },
+			[]string{"spec.roles[0].extraArgs: no replica would ever be Ready: with --uds the engine listens on a Unix socket, which the kubelet cannot probe; remove --uds"},
+		},
+		"a Unix socket, and a port where it can be measured": {
+			func(_ *v1alpha1.ModelDeployment, r *v1alpha1.Role) {
+				r.ExtraArgs, r.Annotations = []string{"--uds=/run/vllm.sock"}, map[string]string{"lastcall.dev/metrics-port": "9100"}
+			},
+			[]string{"spec.roles[0].extraArgs: no replica would ever be Ready: with --uds the engine listens on a Unix socket, which the kubelet cannot probe; remove --uds"},
+		},
+		"gRPC only": {
+			func(_ *v1alpha1.ModelDeployment, r *v1alpha1.Role) { r.ExtraArgs = []string{"--grpc"} },
+			[]string{"spec.roles[0].extraArgs: no replica would ever be Ready: the engine serves gRPC only, and the kubelet probes it over HTTP; start its HTTP server"},
+		},
+		"a client certificate": {
+			func(_ *v1alpha1.ModelDeployment, r *v1alpha1.Role) {
+				r.ExtraArgs = []string{"--ssl-keyfile=k", "--ssl-certfile=c", "--ssl-cert-reqs=2"}
+			},
+			[]string{"spec.roles[0].extraArgs: no replica would ever be Ready: --ssl-cert-reqs demands a client certificate, and the kubelet's probes have none; set it to 0 or 1"},
+		},
+		"neither probes nor gauges": {
+			func(_ *v1alpha1.ModelDeployment, r *v1alpha1.Role) {
+				r.ExtraArgs = []string{"--uds=/run/vllm.sock", "--disable-log-stats"}
+			},
+			[]string{
+				"spec.roles[0].extraArgs: no replica would ever be Ready: with --uds the engine listens on a Unix socket, which the kubelet cannot probe; remove --uds",
+				"spec.roles[0].extraArgs: " + engine.StatsDisabled.Advice(),
+			},
+		},
+		"a take-over role, which has no probes": {
+			func(_ *v1alpha1.ModelDeployment, r *v1alpha1.Role) {
+				r.Command = []string{"vllm", "serve", "m", "--host=127.0.0.1", "--uds=/run/vllm.sock"}
+			},
+			nil,
+		},
 		"an SGLang drain shorter than its gauges lag": {
 			func(md *v1alpha1.ModelDeployment, _ *v1alpha1.Role) {
 				md.Spec.Engine.Name, md.Spec.Retirement.DrainSeconds = v1alpha1.SGLang, new(int32(30))

@@ -30,6 +30,10 @@ const (
 // engine: it takes about 20 s from SIGTERM to its exit even when idle.
 const SplitGraceSeconds = 45
 
+// unprobeable are the reasons not to be measurable that keep the kubelet's probes
+// away as well.
+var unprobeable = []engine.Unmeasurable{engine.UnixSocket, engine.GRPCOnly, engine.ClientCertificate}
+
 var roleName = regexp.MustCompile(`^[a-z][a-z0-9]*$`)
 
 // role is one role in its ModelDeployment.
@@ -147,7 +151,8 @@ func isReserved(key string) bool {
 	return strings.HasPrefix(key, names.Group+"/")
 }
 
-// commandLine warns of arguments that keep lastcall from doing its work.
+// commandLine warns of arguments that keep lastcall or the kubelet from doing its
+// work.
 func (r role) commandLine(f *findings) {
 	path := r.path.Child("extraArgs")
 	if render.TakenOver(r.Role) {
@@ -158,7 +163,13 @@ func (r role) commandLine(f *findings) {
 	}
 	leader := engine.Container{Command: render.CommandLine(r.spec, r.Role, 0), Env: render.LiteralEnv(r.Role)}
 	match, _ := engine.Recognize(leader, engine.Source{Annotations: r.Annotations})
-	if match.Unmeasurable != "" {
+	if match.Unprobeable != "" {
+		f.warn(path, "no replica would ever be Ready: "+match.Unprobeable)
+	}
+	// What keeps the probes away is said once: the annotation that the advice offers
+	// helps the measuring alone.
+	isSaid := match.Unprobeable != "" && slices.Contains(unprobeable, match.Unmeasurable)
+	if match.Unmeasurable != "" && !isSaid {
 		f.warn(path, match.Unmeasurable.Advice())
 	}
 	if match.PortGuessed && r.Port == nil {

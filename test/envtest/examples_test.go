@@ -39,12 +39,14 @@ func TestExamplesAreApplied(t *testing.T) {
 
 	want := map[string]example{
 		"vllm.yaml":   {[]string{"qwen", "qwen-server"}, []string{"qwen-server"}, 2, "2S"},
-		"sglang.yaml": {[]string{"qwen", "qwen-server"}, []string{"qwen-server"}, 2, "2S"},
+		"sglang.yaml": {[]string{"qwen-sglang", "qwen-sglang-server"}, []string{"qwen-sglang-server"}, 2, "2S"},
 		"prefill-decode.yaml": {
-			[]string{"llama", "llama-decode", "llama-prefill"}, []string{"llama-decode", "llama-prefill"}, 6, "4P2D",
+			[]string{"llama-pd", "llama-pd-decode", "llama-pd-prefill"}, []string{"llama-pd-decode", "llama-pd-prefill"}, 6, "4P2D",
 		},
-		"two-pods-per-replica.yaml": {[]string{"llama", "llama-server", "llama-server-group"}, []string{"llama-server"}, 2, "1S"},
-		"take-over.yaml":            {[]string{"qwen", "qwen-server"}, []string{"qwen-server"}, 1, "1S"},
+		"two-pods-per-replica.yaml": {
+			[]string{"llama-two-pods", "llama-two-pods-server", "llama-two-pods-server-group"}, []string{"llama-two-pods-server"}, 2, "1S",
+		},
+		"take-over.yaml": {[]string{"qwen-takeover", "qwen-takeover-server"}, []string{"qwen-takeover-server"}, 1, "1S"},
 	}
 	files, err := filepath.Glob(filepath.Join(chart.Root(), "examples", "*.yaml"))
 	require.NoError(t, err)

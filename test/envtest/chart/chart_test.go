@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"github.com/lastcall-dev/lastcall/api/names"
@@ -219,6 +220,28 @@ func TestOptionsOfTheOperator(t *testing.T) {
 	assert.Len(t, policy.Spec.Ingress[0].Ports, 2)
 	budget := one[policyv1.PodDisruptionBudget](t, documents, "PodDisruptionBudget")
 	assert.Equal(t, deployment.Spec.Selector, budget.Spec.Selector)
+}
+
+// Kubernetes adds the rules to its own ClusterRoles by these labels.
+func TestModelDeploymentsAreForUsersOfANamespace(t *testing.T) {
+	may := map[string][]string{}
+	for _, role := range decode[rbacv1.ClusterRole](t, render(t), "ClusterRole") {
+		assert.Equal(t, names.PartOf, role.Labels[names.LabelPartOf], "%s: what an uninstall must not leave is found by this label", role.Name)
+		for _, of := range []string{"view", "edit", "admin"} {
+			if role.Labels["rbac.authorization.k8s.io/aggregate-to-"+of] != "true" {
+				continue
+			}
+			for _, rule := range role.Rules {
+				assert.Equal(t, []string{names.Group}, rule.APIGroups, role.Name)
+				require.Equal(t, "modeldeployments", rule.Resources[0], role.Name)
+				may[of] = append(may[of], rule.Verbs...)
+			}
+		}
+	}
+	read, write := []string{"get", "list", "watch"}, []string{"create", "update", "patch", "delete", "deletecollection"}
+	assert.ElementsMatch(t, read, may["view"])
+	assert.ElementsMatch(t, append(read, write...), may["edit"])
+	assert.ElementsMatch(t, may["edit"], may["admin"])
 }
 
 func TestOpenShiftMayChooseTheUser(t *testing.T) {
