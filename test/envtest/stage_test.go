@@ -238,6 +238,9 @@ func (s *stage) outcome() (lines []string) {
 	for _, budget := range budgets.Items {
 		add("PodDisruptionBudget %s: %s %s", budget.Name, budget.Spec.MinAvailable, metav1.FormatLabelSelector(budget.Spec.Selector))
 	}
+	for i := range status.Roles {
+		status.Roles[i].SpecHash = "" // of a Pod, whose namespace it covers
+	}
 	add("status: %s %s at %d of %d, %+v", status.Phase, status.RoleSummary, status.ObservedGeneration, s.Generation, status.Roles)
 	for _, c := range status.Conditions {
 		add("condition: %s %s %s %s", c.Type, c.Status, c.Reason, c.Message)
