@@ -131,7 +131,7 @@ func TestSplitRolesAndAProxy(t *testing.T) {
 			Roles: []v1alpha1.Role{
 				{Name: "prefill", Kind: v1alpha1.Prefill, TerminationGracePeriodSeconds: &grace},
 				{Name: "decode", Kind: v1alpha1.Decode, TerminationGracePeriodSeconds: &grace, Proxy: &v1alpha1.Proxy{
-					Image: bundle.Full.Ref, Port: 8000, Args: []string{"serve", model, "--port", "8000", "--control-port", "9902"},
+					Image: bundle.Full.Ref, Port: 8000, Args: []string{model, "--port", "8000", "--control-port", "9902"},
 				}},
 			},
 		},

@@ -4,7 +4,9 @@ package clients
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,8 +47,10 @@ func Start(ctx context.Context, c *kube.Cluster, service client.ObjectKey, flags
 	if err != nil {
 		return nil, err
 	}
-	if _, err := log.Find(ctx, string(load.Completed)); err != nil {
-		return nil, err
+	first, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("no request completed in a minute"))
+	defer cancel()
+	if _, err := log.Find(first, string(load.Completed)); err != nil {
+		return nil, fmt.Errorf("sending load to %s: %w", service, err)
 	}
 	return func() ([]load.Request, error) {
 		if err := c.Client.Delete(ctx, pod); err != nil {
