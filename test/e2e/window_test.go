@@ -24,19 +24,22 @@ const (
 func deadlineFrom(grace int64) float64 { return float64(grace) - 5 }
 func deadlineTo(grace int64) float64   { return float64(grace) - 2.5 }
 
-// This one is not parallel, so that its engines have the machine to themselves
-// and the time from the delete itself can be held to.
+// This one is not parallel, and two engines leave at a time, so that the time from
+// the delete itself can be held to: a kubelet with two processors starts six hooks
+// at once 1.5 s late.
 func TestIdleEngineLeavesAtOnceWhateverItsGracePeriod(t *testing.T) {
 	for _, grace := range []int64{15, 30, 3600} {
-		for name, pod := range map[string]*corev1.Pod{"vLLM": vllm(grace), "SGLang": sglang(grace)} {
-			t.Run(fmt.Sprintf("%s with %d", name, grace), func(t *testing.T) {
-				c := cluster(t)
-				d := start(t, c, optedIn(t, c), pod).leave(t)
-				d.requireSIGTERM(t, idleFrom, idleTo)
-				d.requireEnd(t, names.EndDrained)
-				require.EqualValues(t, 0, d.exitCode)
-			})
-		}
+		t.Run(fmt.Sprintf("of %d", grace), func(t *testing.T) {
+			for name, pod := range map[string]*corev1.Pod{"vLLM": vllm(grace), "SGLang": sglang(grace)} {
+				t.Run(name, func(t *testing.T) {
+					c := cluster(t)
+					d := start(t, c, optedIn(t, c), pod).leave(t)
+					d.requireSIGTERM(t, idleFrom, idleTo)
+					d.requireEnd(t, names.EndDrained)
+					require.EqualValues(t, 0, d.exitCode)
+				})
+			}
+		})
 	}
 }
 
