@@ -40,5 +40,5 @@ func invalid(md *v1alpha1.ModelDeployment, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("ModelDeployment").GroupKind(), md.Name, errs)
+	return apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind(v1alpha1.Kind).GroupKind(), md.Name, errs)
 }

@@ -1,14 +1,10 @@
 package cli
 
 import (
-	"encoding/json"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
-	"github.com/lastcall-dev/lastcall/internal/mutate"
 )
 
 // facts are what status read of the cluster. Everything it prints is decided from
@@ -39,17 +35,6 @@ type owner struct {
 type labelledWorkload struct {
 	owner
 	own, template string
-}
-
-// record returns what admission left on the Pod; false where there is nothing that
-// can be read.
-func record(p *corev1.Pod) (mutate.Record, bool) {
-	var r mutate.Record
-	text, ok := p.Annotations[names.AnnotationStatus]
-	if !ok || json.Unmarshal([]byte(text), &r) != nil || r.Outcome == "" {
-		return mutate.Record{}, false
-	}
-	return r, true
 }
 
 func isReady(p *corev1.Pod) bool {

@@ -13,6 +13,8 @@ import (
 	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
 	"github.com/lastcall-dev/lastcall/internal/drain"
+	"github.com/lastcall-dev/lastcall/internal/mutate"
+	"github.com/lastcall-dev/lastcall/internal/render"
 )
 
 // summarize decides what the facts mean. Equal facts give equal reports, in whatever
@@ -90,12 +92,8 @@ func rolesOf(md v1alpha1.ModelDeployment, pods map[string][]corev1.Pod) []roleRe
 	inSpec := map[string]bool{}
 	for _, role := range md.Spec.Roles {
 		inSpec[role.Name] = true
-		kind, desired := cmp.Or(role.Kind, v1alpha1.Server), int32(1)
-		if role.Replicas != nil {
-			desired = *role.Replicas
-		}
 		roles = append(roles, roleReport{
-			Name: role.Name, Kind: kind, Ready: known[role.Name].Ready, Desired: desired, Unmanaged: len(role.Command) > 0,
+			Name: role.Name, Kind: render.Kind(&role), Ready: known[role.Name].Ready, Desired: render.Replicas(&role), Unmanaged: render.TakenOver(&role),
 		})
 	}
 	dropped := map[string]v1alpha1.RoleKind{}
@@ -173,7 +171,7 @@ func summarizePod(p *corev1.Pod) podReport {
 	if seconds := p.Spec.TerminationGracePeriodSeconds; seconds != nil {
 		r.GraceSeconds = *seconds
 	}
-	if admitted, ok := record(p); ok {
+	if admitted, ok := mutate.RecordOf(p.Annotations); ok {
 		r.Hook, r.HookReason = admitted.Outcome == names.OutcomeInjected, admitted.Reason
 	}
 	return r

@@ -118,8 +118,8 @@ func (f *findings) inspectModelDeployment(o manifest.Object) {
 		f.errs = append(f.errs, field.NotSupported(field.NewPath("apiVersion"), o.APIVersion, []string{version}))
 		return
 	}
-	if o.Kind != "ModelDeployment" {
-		f.errs = append(f.errs, field.NotSupported(field.NewPath("kind"), o.Kind, []string{"ModelDeployment"}))
+	if o.Kind != v1alpha1.Kind {
+		f.errs = append(f.errs, field.NotSupported(field.NewPath("kind"), o.Kind, []string{v1alpha1.Kind}))
 		return
 	}
 	var md v1alpha1.ModelDeployment

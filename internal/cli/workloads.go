@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/internal/mutate"
@@ -75,7 +76,7 @@ func runs(p *corev1.Pod) bool {
 // isCovered reports whether the webhook is asked about such a Pod. The chart's
 // webhook configuration has the same rules as selectors.
 func isCovered(p *corev1.Pod, namespaceOptedIn bool) bool {
-	if p.Namespace == "kube-system" || p.Namespace == "kube-node-lease" {
+	if p.Namespace == metav1.NamespaceSystem || p.Namespace == corev1.NamespaceNodeLease {
 		return false
 	}
 	if p.Labels[names.LabelManagedBy] == names.Operator {
@@ -92,7 +93,7 @@ func isCovered(p *corev1.Pod, namespaceOptedIn bool) bool {
 // about it. What a new Pod like it would get is asked of the code that admission
 // runs, so the words are those of the warnings at its creation.
 func inspectPod(p *corev1.Pod, top owner) (hooked bool, _ *finding) {
-	admitted, ok := record(p)
+	admitted, ok := mutate.RecordOf(p.Annotations)
 	if hooked = ok && admitted.Outcome == names.OutcomeInjected; hooked && admitted.Reason == names.ReasonEngineRecognized {
 		return true, nil
 	}

@@ -1,6 +1,10 @@
 package mutate
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/lastcall-dev/lastcall/api/names"
+)
 
 // Record is what admission did to a Pod and why. It is left on the Pod as JSON in
 // the annotation names.AnnotationStatus, and counted by Outcome and Reason.
@@ -31,6 +35,16 @@ const (
 	// default where it has none.
 	FromSpec = "spec"
 )
+
+// RecordOf is the record in a Pod's annotations; false where there is none, or one
+// that admission cannot have left.
+func RecordOf(annotations map[string]string) (Record, bool) {
+	var r Record
+	if json.Unmarshal([]byte(annotations[names.AnnotationStatus]), &r) != nil || r.Outcome == "" {
+		return Record{}, false
+	}
+	return r, true
+}
 
 func (r Record) json() string {
 	text, err := json.Marshal(r)

@@ -2,7 +2,6 @@ package operator
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -117,7 +116,12 @@ func (r *Reconciler) create(ctx context.Context, md *v1alpha1.ModelDeployment, c
 		case err == nil:
 			r.attempts.succeed(client.ObjectKeyFromObject(md), object)
 		case apierrors.IsAlreadyExists(err):
-			return true, r.taken(ctx, md, object, creation.Replica, pod)
+			seen := &corev1.Pod{}
+			if err := r.Live.Get(ctx, client.ObjectKeyFromObject(pod), seen); err != nil {
+				return true, client.IgnoreNotFound(err)
+			}
+			r.taken(md, object, creation.Replica, seen)
+			return true, nil
 		case !refused(err):
 			return true, fmt.Errorf("creating %s: %w", object, err)
 		default:
@@ -136,9 +140,8 @@ func (r *Reconciler) create(ctx context.Context, md *v1alpha1.ModelDeployment, c
 // empty where it does. Where the webhook is upgraded after the operator, it still
 // injects the old hook for a moment.
 func wrongHook(pod *corev1.Pod) string {
-	var record mutate.Record
-	switch err := json.Unmarshal([]byte(pod.Annotations[names.AnnotationStatus]), &record); {
-	case err != nil:
+	switch record, ok := mutate.RecordOf(pod.Annotations); {
+	case !ok:
 		return "without its drain hook: the API server did not ask lastcall's admission webhook; `helm upgrade` restores its configuration"
 	case record.Outcome == names.OutcomeInjected && record.HookVersion != drain.HookVersion:
 		return fmt.Sprintf("with version %s of the drain hook, not %s: the admission webhook is of another version than the operator; this passes when an upgrade is through", record.HookVersion, drain.HookVersion)
@@ -158,28 +161,20 @@ func (r *Reconciler) expel(ctx context.Context, md *v1alpha1.ModelDeployment, po
 
 // taken tells a name that belongs to somebody else from a Pod of our own that was
 // created after we looked.
-func (r *Reconciler) taken(ctx context.Context, md *v1alpha1.ModelDeployment, object, delayed string, ours client.Object) error {
-	seen, ok := ours.DeepCopyObject().(client.Object)
-	if !ok {
-		return fmt.Errorf("%T is no object", ours)
-	}
-	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(ours), seen); err != nil {
-		return client.IgnoreNotFound(err)
-	}
+func (r *Reconciler) taken(md *v1alpha1.ModelDeployment, object, delayed string, seen client.Object) {
 	if seen.GetDeletionTimestamp() != nil { // such as what an earlier ModelDeployment of this name left
 		r.attempts.wait(client.ObjectKeyFromObject(md), delayed, conflictDelay)
-		return nil
+		return
 	}
 	f := Failure{Reason: names.ReasonNameTaken, Message: fmt.Sprintf("%s has a name that this ModelDeployment needs and is not its own: delete or rename one of the two", object)}
 	if metav1.IsControlledBy(seen, md) {
 		if seen.GetLabels()[names.LabelManagedBy] == names.Operator && seen.GetLabels()[names.LabelInstance] == md.Name {
 			r.attempts.delay(client.ObjectKeyFromObject(md), delayed)
-			return nil
+			return
 		}
 		f.Message = fmt.Sprintf("%s is this ModelDeployment's but has lost its labels %s and %s: put them back, or delete it", object, names.LabelManagedBy, names.LabelInstance)
 	}
 	r.fail(md, object, delayed, f)
-	return nil
 }
 
 // apply brings a Service or a budget to what was rendered. One that belongs to
@@ -192,7 +187,8 @@ func (r *Reconciler) apply(ctx context.Context, md *v1alpha1.ModelDeployment, re
 	object := gvk.Kind + "/" + rendered.GetName()
 	err = r.Live.Get(ctx, client.ObjectKeyFromObject(rendered), found)
 	if err == nil && !metav1.IsControlledBy(found, md) {
-		return r.taken(ctx, md, object, object, rendered)
+		r.taken(md, object, object, found)
+		return nil
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading %s: %w", object, err)

@@ -1,9 +1,7 @@
 package operator
 
 import (
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -142,7 +140,7 @@ func (d *decision) mend(role *v1alpha1.Role, r *replica, hash string) {
 			d.recheck(at)
 		}
 	}
-	if why := broken(r); why != "" && !d.cutShort(r) {
+	if why := broken(r); why != "" && !d.cutShort(role, r) {
 		d.remove(r, why)
 		return
 	}
@@ -155,13 +153,17 @@ func (d *decision) mend(role *v1alpha1.Role, r *replica, hash string) {
 
 // cutShort reports whether a replica lacks members only because they could not be
 // created. A leader without probes counts as up all the same.
-func (d *decision) cutShort(r *replica) bool {
-	failed := slices.ContainsFunc(slices.Collect(maps.Keys(d.Failures)), func(object string) bool {
-		pod, ok := strings.CutPrefix(object, kindPod)
-		at, member, slotted := slotOf(d.Deployment, pod)
-		return ok && slotted && at == r.slot && int(member) < len(r.pods) && r.pods[member] == nil
-	})
-	return failed && r.pods[0] != nil && !r.any(func(p *corev1.Pod) bool { return leaving(p) || ended(p) || unadmitted(p) || restarted(p) })
+func (d *decision) cutShort(role *v1alpha1.Role, r *replica) bool {
+	if r.pods[0] == nil || r.any(func(p *corev1.Pod) bool { return leaving(p) || ended(p) || unadmitted(p) || restarted(p) }) {
+		return false
+	}
+	for member, pod := range r.pods {
+		_, failed := d.Failures[kindPod+render.PodName(d.Deployment, role, r.ordinal, int32(member))]
+		if pod == nil && failed {
+			return true
+		}
+	}
+	return false
 }
 
 // broken says why a replica cannot go on, in one of names.Replaced*; empty where

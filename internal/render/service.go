@@ -72,7 +72,7 @@ func frontService(md *v1alpha1.ModelDeployment) *corev1.Service {
 	// One Service has one port: it is https only where no replica behind it would
 	// be spoken to in the wrong way.
 	plain := slices.ContainsFunc(md.Spec.Roles, func(r v1alpha1.Role) bool {
-		return (len(kinds) == 1 || Kind(&r) == front) && !targetsTLS(md, &r)
+		return Kind(&r) == front && !targetsTLS(md, &r)
 	})
 	return service(md, nil, md.Name, selected, !plain && len(md.Spec.Roles) > 0)
 }
@@ -147,6 +147,6 @@ func finish(md *v1alpha1.ModelDeployment, object metav1.Object) {
 }
 
 func own(md *v1alpha1.ModelDeployment, object metav1.Object) {
-	kind := v1alpha1.GroupVersion.WithKind("ModelDeployment")
+	kind := v1alpha1.GroupVersion.WithKind(v1alpha1.Kind)
 	object.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(md, kind)})
 }

@@ -145,7 +145,7 @@ func (r role) metadata(f *findings) {
 
 func isReserved(key string) bool {
 	switch key {
-	case "app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/component", names.LabelManagedBy, names.LabelPartOf:
+	case names.LabelName, names.LabelInstance, names.LabelComponent, names.LabelManagedBy, names.LabelPartOf:
 		return true
 	}
 	return strings.HasPrefix(key, names.Group+"/")

@@ -174,7 +174,7 @@ func (e *engine) leave(t *testing.T, options ...client.DeleteOption) departure {
 
 func (e *engine) departed(t *testing.T, deleted time.Time, ending kube.Ending) departure {
 	t.Helper()
-	d := departure{deleted: deleted, hookStarted: -1, sigterm: -1, gone: ending.Gone.Sub(deleted), exitCode: -1}
+	d := departure{deleted: deleted, hookStarted: -1, sigterm: -1, gone: ending.Gone.Sub(deleted), exitCode: exitCode(ending.Pod, "engine")}
 	if _, err := e.log.All(t.Context()); err != nil {
 		t.Logf("the engine's log ended early: %v", err)
 	}
@@ -189,11 +189,6 @@ func (e *engine) departed(t *testing.T, deleted time.Time, ending kube.Ending) d
 			}
 		}
 	}
-	for _, status := range ending.Pod.Status.ContainerStatuses {
-		if status.State.Terminated != nil && status.Name == "engine" {
-			d.exitCode = status.State.Terminated.ExitCode
-		}
-	}
 	events, err := e.cluster.Events(t.Context(), e.pod)
 	require.NoError(t, err)
 	for _, event := range events {
@@ -202,6 +197,16 @@ func (e *engine) departed(t *testing.T, deleted time.Time, ending kube.Ending) d
 	t.Logf("hook started %.2f s after the delete, SIGTERM after %.2f s, gone after %.2f s, exit code %d, failed hook %t; the hook wrote:\n  %s",
 		d.hookStarted.Seconds(), d.sigterm.Seconds(), d.gone.Seconds(), d.exitCode, d.failedHook, strings.Join(d.hook, "\n  "))
 	return d
+}
+
+// exitCode is how the container ended; -1 where its status does not say.
+func exitCode(pod *corev1.Pod, container string) int32 {
+	for _, status := range pod.Status.ContainerStatuses {
+		if status.Name == container && status.State.Terminated != nil {
+			return status.State.Terminated.ExitCode
+		}
+	}
+	return -1
 }
 
 // requireSIGTERM checks when the engine got SIGTERM, in seconds from the delete.

@@ -151,16 +151,7 @@ func TestSplitRolesAndAProxy(t *testing.T) {
 	}
 	_, ending, err := c.Delete(t.Context(), d.pod("qwen-decode-0"))
 	require.NoError(t, err)
-	require.EqualValues(t, 0, exitCode(ending.Pod), "45 s are enough to leave cleanly")
-}
-
-func exitCode(pod *corev1.Pod) int32 {
-	for _, status := range pod.Status.ContainerStatuses {
-		if status.Name == names.MainContainer && status.State.Terminated != nil {
-			return status.State.Terminated.ExitCode
-		}
-	}
-	return -1
+	require.EqualValues(t, 0, exitCode(ending.Pod, names.MainContainer), "45 s are enough to leave cleanly")
 }
 
 func TestRolloutStopsAtAnImageThatCannotStart(t *testing.T) {
