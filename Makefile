@@ -19,7 +19,7 @@ TOOL    := go tool -modfile=hack/tools/go.mod
 
 # The pure packages compile in seconds, so a broken rule is known before the
 # Kubernetes libraries are built.
-PURE := ./api/... ./internal/engine/... ./internal/drain/... ./internal/mutate/... ./internal/validate/... ./internal/manifest/...
+PURE := ./api/... ./internal/engine/... ./internal/drain/... ./internal/mutate/... ./internal/validate/... ./internal/manifest/... ./internal/withdraw/... ./internal/retire/...
 UNIT  = $(shell go list ./... | grep -vE '/test/(cluster|envtest|e2e)(/|$$)')
 
 .PHONY: help
@@ -64,6 +64,10 @@ test-e2e: setup ## Against a real kubelet; on the cluster of KUBECONFIG if that 
 	go run ./test/cluster binaries
 	go test -timeout 15m ./test/cluster/...
 	go test -timeout 20m -parallel 8 ./test/e2e/...
+
+.PHONY: sim
+sim: setup ## The retirement protocol in a million seeded worlds; an hour or two
+	SIMULATION_SEEDS=1000000 go test -timeout 4h -run Simulation -v ./internal/retire
 
 .PHONY: bench
 bench: setup ## The figures of bench/README.md, each beside its yardstick

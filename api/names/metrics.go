@@ -17,4 +17,21 @@ const (
 	// MetricCreateFailures counts objects that the API server did not take, by the
 	// label reason: ReasonCreateFailed or ReasonNameTaken.
 	MetricCreateFailures = "lastcall_create_failures_total"
+
+	// MetricRetirements counts operations that ended, by the labels cause and end.
+	MetricRetirements = "lastcall_retirements_total"
+	// MetricRetirementStateSeconds is how long replicas were in each state, a
+	// histogram by the label state.
+	MetricRetirementStateSeconds = "lastcall_retirement_state_seconds"
+	// MetricMemberReads counts reads of engines from inside, by the label verdict:
+	// Idle, Busy, or why the read proves nothing.
+	MetricMemberReads = "lastcall_member_reads_total"
+	// MetricReplicasHeld is how many replicas wait now, by the label reason.
+	MetricReplicasHeld = "lastcall_replicas_held"
+	// MetricLongestHold is for how many seconds the replica that has waited longest
+	// has been held; 0 where none is.
+	MetricLongestHold = "lastcall_longest_hold_seconds"
+	// MetricReplicasAborted is how many replicas were given up and are kept, by the
+	// label reason.
+	MetricReplicasAborted = "lastcall_replicas_aborted"
 )

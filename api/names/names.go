@@ -10,6 +10,10 @@ const Finalizer = Group + "/retirement"
 // Operator is the value of LabelManagedBy on Pods the operator builds.
 const Operator = "lastcall-operator"
 
+// Retirer is the field manager of what the retirer writes, and the reporter of its
+// events.
+const Retirer = "lastcall-retirer"
+
 // MainContainer is the engine's container in a Pod the operator builds, and the
 // one preferred in a user's Pod where several containers run an engine.
 const MainContainer = "main"

@@ -186,6 +186,35 @@ type Withdrawal struct {
 	// +optional
 	// +kubebuilder:default=Hold
 	Direct DirectWithdrawal `json:"direct,omitempty"`
+
+	// peers are whose connections to an engine's port carry no requests of clients,
+	// such as Prometheus, which keeps a connection to everything it scrapes. Only
+	// for Connections; at most 16.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Peers []WithdrawalPeer `json:"peers,omitempty"`
+}
+
+// WithdrawalPeer names addresses, by exactly one of cidr and podSelector.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.cidr) != has(self.podSelector)",message="needs exactly one of cidr and podSelector"
+// +kubebuilder:validation:XValidation:rule="!has(self.__namespace__) || has(self.podSelector)",fieldPath=".namespace",message="goes with podSelector only"
+type WithdrawalPeer struct {
+	// cidr is an address or a block of them, such as 10.0.3.7/32 or fd00:3::/64.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="must be a block of addresses such as 10.0.3.0/24; a single address ends in /32, or /128 for IPv6"
+	CIDR string `json:"cidr,omitempty"`
+
+	// podSelector selects Pods by their labels.
+	// +optional
+	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
+
+	// namespace is where podSelector looks. Unset: the ModelDeployment's own.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
 }
 
 // RetirementBudgets bound how long a replica may take to become idle.

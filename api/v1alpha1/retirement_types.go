@@ -89,13 +89,13 @@ type RetirementStatus struct {
 	// +kubebuilder:validation:MaxLength=256
 	LastConsumedRetryToken string `json:"lastConsumedRetryToken,omitempty"`
 
-	// targets are the replicas being taken away, at most 64 at a time; the rest
-	// follow.
+	// targets are the replicas being taken away, at most 64 at a time, the rest
+	// follow; and those that were given up.
 	// +optional
 	// +listType=map
 	// +listMapKey=role
 	// +listMapKey=ordinal
-	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:MaxItems=128
 	Targets []RetirementTarget `json:"targets,omitempty"`
 }
 
@@ -121,6 +121,10 @@ type RetirementTarget struct {
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`
 
+	// phaseStartedAt is when it came into its state.
+	// +required
+	PhaseStartedAt metav1.MicroTime `json:"phaseStartedAt"`
+
 	// members are the Pods that were bound when the operation was admitted. No
 	// other Pod is touched.
 	// +optional
@@ -128,6 +132,10 @@ type RetirementTarget struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	Members []RetirementMember `json:"members,omitempty"`
+
+	// readAt is when the read was made that inFlight and idleSince are of.
+	// +optional
+	ReadAt *metav1.MicroTime `json:"readAt,omitempty"`
 
 	// idleSince is when the present run of idle reads began. Absent: the last read
 	// was not idle.
@@ -215,6 +223,11 @@ type LastRetirement struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`
+
+	// generation is the spec's generation that the operation carried out.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Generation int64 `json:"generation,omitempty"`
 
 	// startedAt is when the operation was admitted.
 	// +required

@@ -1,0 +1,315 @@
+package retire
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lastcall-dev/lastcall/api/v1alpha1"
+)
+
+// Step is one round of the protocol. It is total: there is no input for which it
+// fails, and it changes nothing that it is given.
+func Step(now time.Time, spec Spec, status Status, seen Observations) (Status, []Action) {
+	s := &step{now: now.Truncate(time.Microsecond), spec: spec, seen: &seen, last: status.Last, operation: status.Retirement.DeepCopy()}
+	if seen.Orphaned || seen.NamespaceTerminating {
+		s.letGo()
+	} else {
+		s.takeOver()
+		s.retry()
+		s.start()
+		s.advance()
+		s.finish()
+		s.summarize()
+	}
+	s.unmark()
+	s.release()
+	if !s.wake.IsZero() {
+		s.do(WakeAt{s.wake})
+	}
+	return Status{Retirement: s.operation, Last: s.last}, s.actions
+}
+
+// step is a round under way.
+type step struct {
+	now       time.Time
+	spec      Spec
+	seen      *Observations
+	operation *v1alpha1.RetirementStatus
+	last      *v1alpha1.LastRetirement
+	actions   []Action
+	wake      time.Time
+	// fresh are the targets that were admitted in this round: nothing is done for
+	// them before that is persisted.
+	fresh map[key]bool
+}
+
+// key is a slot.
+type key struct {
+	role    string
+	ordinal int32
+}
+
+func (s *step) do(a Action) { s.actions = append(s.actions, a) }
+
+// wakeAt asks for a round at a time to come.
+func (s *step) wakeAt(at time.Time) {
+	if at.After(s.now) && (s.wake.IsZero() || at.Before(s.wake)) {
+		s.wake = at
+	}
+}
+
+func (s *step) at() metav1.MicroTime { return metav1.NewMicroTime(s.now) }
+
+func (s *step) targets() []v1alpha1.RetirementTarget {
+	if s.operation == nil {
+		return nil
+	}
+	return s.operation.Targets
+}
+
+// active reports whether a target is still on its way.
+func active(t *v1alpha1.RetirementTarget) bool {
+	return t.State != v1alpha1.StateAborted && t.State != v1alpha1.StateCompleted
+}
+
+// decided reports whether the decision to delete a target stands.
+func decided(t *v1alpha1.RetirementTarget) bool {
+	return t.State == v1alpha1.StateDeleting || t.State == v1alpha1.StateSettling || t.State == v1alpha1.StateCompleted
+}
+
+func (s *step) anyActive() bool {
+	for i := range s.targets() {
+		if active(&s.operation.Targets[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// unwanted reports whether the spec asks for the slot to be empty.
+func (s *step) unwanted(k key) bool {
+	replicas, there := s.spec.Wanted[k.role]
+	return s.spec.Deleting || !there || k.ordinal >= replicas
+}
+
+// candidates are the slots to be emptied that have a Pod which stays, the highest
+// ordinals first.
+func (s *step) candidates() []*Replica {
+	var all []*Replica
+	for i := range s.seen.Replicas {
+		r := &s.seen.Replicas[i]
+		stays := slices.ContainsFunc(r.Members, func(m Member) bool { return !m.leaving() })
+		if stays && s.unwanted(key{r.Role, r.Ordinal}) {
+			all = append(all, r)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *Replica) int {
+		return cmp.Or(cmp.Compare(b.Ordinal, a.Ordinal), cmp.Compare(a.Role, b.Role))
+	})
+	return all
+}
+
+// takeOver makes a running or parked operation a Deletion. What it has decided
+// stands; what it has given up begins anew.
+func (s *step) takeOver() {
+	if !s.spec.Deleting || s.operation == nil || s.operation.Cause == v1alpha1.CauseDeletion {
+		return
+	}
+	s.operation.Cause = v1alpha1.CauseDeletion
+	s.operation.Generation = s.spec.Generation
+	s.operation.StartedAt, s.operation.Deadline = s.at(), s.deadline()
+	var kept []v1alpha1.RetirementTarget
+	for _, t := range s.operation.Targets {
+		if t.State == v1alpha1.StateAborted {
+			continue // a candidate again, see start
+		}
+		if !decided(&t) {
+			t.PhaseStartedAt = s.at()
+		}
+		kept = append(kept, t)
+	}
+	s.operation.Targets = kept
+}
+
+func (s *step) deadline() metav1.MicroTime {
+	return metav1.NewMicroTime(s.now.Add(s.spec.Budgets.Total))
+}
+
+// retry restarts what was given up, once for each token. The token is recorded
+// before its annotation is cleared, so that a crash between the two restarts
+// nothing twice.
+func (s *step) retry() {
+	token := s.spec.RetryToken
+	switch {
+	case token == "":
+	case s.operation == nil || s.operation.LastConsumedRetryToken == token:
+		s.do(ClearRetry{token})
+	case !s.anyActive():
+		s.operation.LastConsumedRetryToken = token
+		s.operation.Targets = slices.DeleteFunc(s.operation.Targets, func(t v1alpha1.RetirementTarget) bool { return t.State == v1alpha1.StateAborted })
+		s.begin(s.candidates())
+	}
+}
+
+// start begins an operation where replicas are to go and none is under way. A
+// removal that is asked for meanwhile waits for its end. What was given up stays
+// given up until somebody asks for it again or changes what is to go; it delays
+// nobody else.
+func (s *step) start() {
+	if s.anyActive() && !s.spec.Deleting {
+		return
+	}
+	parked := map[key]bool{}
+	for _, t := range s.targets() {
+		parked[key{t.Role, t.Ordinal}] = true
+	}
+	candidates := s.candidates()
+	fresh := slices.DeleteFunc(slices.Clone(candidates), func(r *Replica) bool { return parked[key{r.Role, r.Ordinal}] })
+	if s.operation != nil && !s.spec.Deleting && s.operation.Generation != s.spec.Generation {
+		s.operation.Generation = s.spec.Generation
+		if len(fresh) > 0 || len(candidates) != len(parked) {
+			s.operation.Targets = slices.DeleteFunc(s.operation.Targets, func(t v1alpha1.RetirementTarget) bool {
+				return t.State == v1alpha1.StateAborted && s.unwanted(key{t.Role, t.Ordinal})
+			})
+			fresh = candidates
+		}
+	}
+	if len(fresh) > 0 {
+		s.begin(fresh)
+	}
+}
+
+// begin admits replicas, in a new operation unless one is under way.
+func (s *step) begin(replicas []*Replica) {
+	underWay := 0
+	for i := range s.targets() {
+		if active(&s.operation.Targets[i]) {
+			underWay++
+		}
+	}
+	replicas = replicas[:min(len(replicas), max(MaxTargets-underWay, 0))]
+	if len(replicas) == 0 {
+		return
+	}
+	if s.operation == nil {
+		s.operation = &v1alpha1.RetirementStatus{}
+	}
+	if underWay == 0 {
+		s.operation.Cause = s.cause(replicas)
+		s.operation.Generation = s.spec.Generation
+		s.operation.StartedAt, s.operation.Deadline = s.at(), s.deadline()
+	}
+	if s.fresh == nil {
+		s.fresh = map[key]bool{}
+	}
+	s.wakeNow()
+	for _, r := range replicas {
+		s.fresh[key{r.Role, r.Ordinal}] = true
+		s.operation.Targets = append(s.operation.Targets, s.admit(r))
+	}
+}
+
+func (s *step) cause(replicas []*Replica) v1alpha1.RetirementCause {
+	if s.spec.Deleting {
+		return v1alpha1.CauseDeletion
+	}
+	for _, r := range replicas {
+		if _, there := s.spec.Wanted[r.Role]; there {
+			// What was never edited was never lowered, and what this edit lowered is gone.
+			if s.spec.Generation <= 1 || s.last != nil && s.last.Generation == s.spec.Generation {
+				return v1alpha1.CauseSurplus
+			}
+			return v1alpha1.CauseScaleDown
+		}
+	}
+	return v1alpha1.CauseRoleDropped
+}
+
+// admit binds a replica's members and their containers.
+func (s *step) admit(r *Replica) v1alpha1.RetirementTarget {
+	t := v1alpha1.RetirementTarget{Role: r.Role, Ordinal: r.Ordinal, State: v1alpha1.StateAdmitted, PhaseStartedAt: s.at()}
+	answering := answers(r.Members)
+	for i := range r.Members {
+		m := &r.Members[i]
+		t.Members = append(t.Members, v1alpha1.RetirementMember{Name: m.Name, UID: m.UID, ContainerID: m.ContainerID, Answering: i == answering})
+	}
+	return t
+}
+
+// answers is which member answers for all, -1 where that cannot be said: one Pod
+// answers for itself; of several the one with index 0, if they are as many as
+// they were created to be and run one engine at one place.
+func answers(members []Member) int {
+	at := -1
+	for i := range members {
+		m := &members[i]
+		if int(m.Size) != len(members) && m.Size != 0 || m.Size == 0 && len(members) > 1 {
+			return -1
+		}
+		if m.Engine != members[0].Engine || m.Endpoint != members[0].Endpoint {
+			return -1
+		}
+		if m.Index == 0 || len(members) == 1 {
+			if at >= 0 {
+				return -1
+			}
+			at = i
+		}
+	}
+	return at
+}
+
+// bound is a member of a target, and its Pod where that is still there.
+type bound struct {
+	*v1alpha1.RetirementMember
+	pod *Member
+}
+
+func (s *step) bound(t *v1alpha1.RetirementTarget) (all []bound) {
+	for i := range t.Members {
+		all = append(all, bound{&t.Members[i], s.pod(t.Members[i].UID)})
+	}
+	return all
+}
+
+func (s *step) pod(uid types.UID) *Member {
+	for i := range s.seen.Replicas {
+		for j := range s.seen.Replicas[i].Members {
+			if m := &s.seen.Replicas[i].Members[j]; m.UID == uid {
+				return m
+			}
+		}
+	}
+	return nil
+}
+
+// unmark gives traffic back to every replica that no target withdraws: what was
+// given up or is wanted again, and marks that nobody asks for.
+func (s *step) unmark() {
+	withdrawn := map[types.UID]bool{}
+	for _, t := range s.targets() {
+		if t.State == v1alpha1.StateAborted {
+			continue
+		}
+		for _, m := range t.Members {
+			withdrawn[m.UID] = true
+		}
+	}
+	for _, r := range s.seen.Replicas {
+		for _, m := range r.Members {
+			if m.Withdrawn && !m.leaving() && !withdrawn[m.UID] {
+				s.do(Requalify{PodRef{Name: m.Name, UID: m.UID}})
+				s.wakeAt(s.now.Add(MarkInterval))
+			}
+		}
+	}
+}
+
+// serves reports whether no mark is left on a target.
+func (s *step) serves(t *v1alpha1.RetirementTarget) bool {
+	return !slices.ContainsFunc(s.bound(t), func(b bound) bool { return b.pod != nil && b.pod.Withdrawn && !b.pod.leaving() })
+}

@@ -1,0 +1,393 @@
+package retire
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lastcall-dev/lastcall/api/names"
+	"github.com/lastcall-dev/lastcall/api/v1alpha1"
+)
+
+// advance takes every target as far as it goes now.
+func (s *step) advance() {
+	for i := range s.targets() {
+		t := &s.operation.Targets[i]
+		if active(t) && !s.fresh[key{t.Role, t.Ordinal}] {
+			s.target(t)
+		}
+	}
+}
+
+func (s *step) target(t *v1alpha1.RetirementTarget) {
+	members := s.bound(t)
+	if !slices.ContainsFunc(members, func(b bound) bool { return b.pod != nil }) {
+		s.to(t, v1alpha1.StateCompleted, gone(t))
+		return
+	}
+	if !decided(t) && !s.unwanted(key{t.Role, t.Ordinal}) {
+		s.to(t, v1alpha1.StateAborted, names.RetireCancelled)
+		return
+	}
+	if !slices.ContainsFunc(members, staying) && t.State != v1alpha1.StateSettling {
+		s.to(t, v1alpha1.StateSettling, settlingReason(t))
+	}
+	switch t.State {
+	case v1alpha1.StateAdmitted:
+		s.admitted(t, members)
+	case v1alpha1.StateDisqualified:
+		s.disqualified(t, members)
+	case v1alpha1.StateWithdrawing:
+		s.withdrawing(t, members)
+	case v1alpha1.StateDraining:
+		s.draining(t, members)
+	case v1alpha1.StateDeleting:
+		s.deleting(t, members)
+	case v1alpha1.StateSettling:
+		s.settling(t, members)
+	default: // a state of another version: what cannot be told is kept
+		s.to(t, v1alpha1.StateAborted, names.RetireStateUnknown)
+	}
+}
+
+func staying(b bound) bool { return b.pod != nil && !b.pod.leaving() }
+
+// gone is why a target without Pods has ended: its own delete, or somebody else's.
+func gone(t *v1alpha1.RetirementTarget) string {
+	if decided(t) {
+		return t.Reason
+	}
+	return names.RetireMemberReplaced
+}
+
+// settlingReason keeps why the members were deleted, if it was us who did it.
+func settlingReason(t *v1alpha1.RetirementTarget) string {
+	if t.State == v1alpha1.StateDeleting {
+		return t.Reason
+	}
+	return names.RetireMemberReplaced
+}
+
+// to moves a target into a state. The reason changes alone within one.
+func (s *step) to(t *v1alpha1.RetirementTarget, state v1alpha1.RetirementState, reason string) {
+	if t.State != state {
+		t.State, t.PhaseStartedAt = state, s.at()
+	}
+	t.Reason = reason
+}
+
+// admitted is persisted: nothing was done yet. What can never be proven is not
+// even begun, and what does not run has nothing to drain.
+func (s *step) admitted(t *v1alpha1.RetirementTarget, members []bound) {
+	idle := nothingRuns(members)
+	refused := cannotProve(members)
+	switch {
+	case idle != "":
+		s.to(t, v1alpha1.StateDeleting, idle)
+		s.wakeNow()
+	case s.spec.Deleting && slices.ContainsFunc(members, takenOver):
+		s.to(t, v1alpha1.StateDeleting, names.HeldCommandTakenOver)
+		s.wakeNow()
+	case !s.spec.Deleting && refused != "":
+		s.to(t, v1alpha1.StateAborted, refused)
+	case s.spec.Deleting:
+		// All the capacity goes, so where clients come from need not be known.
+		s.to(t, v1alpha1.StateDraining, "")
+		s.draining(t, members)
+	default:
+		s.to(t, v1alpha1.StateDisqualified, "")
+		s.disqualified(t, members)
+	}
+}
+
+func takenOver(b bound) bool { return b.pod != nil && b.pod.TakenOver }
+
+// nothingRuns is why a target has nothing to drain; empty where an engine runs. A
+// container that is between two starts counts: its delete goes with the Pod's
+// resourceVersion, and so only while that is still true.
+func nothingRuns(members []bound) string {
+	reason := names.RetireNeverStarted
+	for _, b := range members {
+		switch {
+		case b.pod == nil || b.pod.ContainerID == "":
+		case b.pod.leaving() || b.pod.Running && !b.pod.Ended || b.pod.NodeUnreachable:
+			return ""
+		default:
+			reason = names.RetireNotRunning
+		}
+	}
+	return reason
+}
+
+// ranNothing reports whether a target is deleted because nothing of it ran.
+func ranNothing(t *v1alpha1.RetirementTarget) bool {
+	return t.Reason == names.RetireNeverStarted || t.Reason == names.RetireNotRunning
+}
+
+// cannotProve is why no read of a target could ever prove it idle; empty where
+// one could.
+func cannotProve(members []bound) string {
+	for _, b := range members {
+		switch {
+		case b.pod == nil || b.pod.TakenOver:
+		case b.pod.Split:
+			return names.HeldPrefillDecode
+		case b.Answering && b.pod.Engine != "" && b.pod.Refresh == 0:
+			return names.HeldNoGaugeList
+		}
+	}
+	return ""
+}
+
+// disqualified marks the members, and goes on when every mark was seen.
+func (s *step) disqualified(t *v1alpha1.RetirementTarget, members []bound) {
+	if s.outOfTime(t, s.operation.Deadline.Time) {
+		s.end(t, cmp.Or(t.Reason, names.RetireNotMarked))
+		return
+	}
+	marked := true
+	for _, b := range members {
+		if s.spec.Plan != PlanHold && staying(b) && !b.pod.Withdrawn {
+			marked = false
+			s.do(Disqualify{PodRef{Name: b.Name, UID: b.UID}})
+		}
+	}
+	if marked {
+		s.to(t, v1alpha1.StateWithdrawing, "")
+		s.withdrawing(t, members)
+		return
+	}
+	s.wakeAt(s.now.Add(MarkInterval))
+}
+
+// withdrawing waits for the proof that nothing can choose the members any more.
+func (s *step) withdrawing(t *v1alpha1.RetirementTarget, members []bound) {
+	if s.markLost(t, members) {
+		return
+	}
+	until := earlier(t.PhaseStartedAt.Add(s.spec.Budgets.Withdraw), s.operation.Deadline.Time)
+	reason := names.RetireWithdrawalUnobservable
+	if s.spec.Plan == PlanConnections {
+		reason = s.connectedSince(t, members, t.PhaseStartedAt.Time)
+	}
+	switch {
+	case reason == "":
+		s.to(t, v1alpha1.StateDraining, "")
+		s.draining(t, members)
+		return
+	case s.spec.Deleting: // the operation was another one when the target came here
+		s.to(t, v1alpha1.StateDraining, reason)
+		s.draining(t, members)
+		return
+	case s.outOfTime(t, until):
+		s.end(t, reason)
+		return
+	}
+	t.Reason = reason
+	s.wakeAt(until)
+	s.wakeAt(s.now.Add(ReadInterval))
+}
+
+// connectedSince is why clients may still reach a target; empty where evidence from
+// after a moment says that none can.
+func (s *step) connectedSince(t *v1alpha1.RetirementTarget, members []bound, after time.Time) (reason string) {
+	at := slices.IndexFunc(members, func(b bound) bool { return b.Answering })
+	if at < 0 {
+		return names.HeldAnsweringMemberUnknown
+	}
+	b := members[at]
+	switch {
+	case b.pod == nil && s.refilled(t, b):
+		return names.HeldAnsweringMemberUnknown
+	case !staying(b) || b.pod.Ended:
+		return "" // there is nobody to connect to
+	case b.pod.TakenOver:
+		return names.HeldCommandTakenOver
+	case b.pod.NodeUnreachable:
+		return names.HeldNodeUnreachable
+	case b.pod.ContainerID != b.ContainerID:
+		return names.HeldContainerRestarted
+	}
+	s.do(Probe{Pod: s.ref(b), Clients: true})
+	verdict := s.seen.Direct[b.UID].Prove(after)
+	v := idleRun(s.seen.Reads[b.UID], b.ContainerID, after, b.pod.Refresh)
+	s.record(t, v)
+	if verdict.Missing == names.HeldConnectionsUnread && v.last != nil && v.last.Verdict == ReadFailed {
+		return v.reason // why it could not be read says more than that it was not
+	}
+	return verdict.Missing
+}
+
+// markLost sends a target back whose mark somebody removed.
+func (s *step) markLost(t *v1alpha1.RetirementTarget, members []bound) bool {
+	lost := s.spec.Plan != PlanHold && slices.ContainsFunc(members, func(b bound) bool { return staying(b) && !b.pod.Withdrawn })
+	if lost && s.spec.Deleting && t.State != v1alpha1.StateWithdrawing {
+		for _, b := range members { // it goes all the same, with nobody sent to it if that can be helped
+			if staying(b) && !b.pod.Withdrawn {
+				s.do(Disqualify{PodRef{Name: b.Name, UID: b.UID}})
+			}
+		}
+		return false
+	}
+	if lost {
+		s.to(t, v1alpha1.StateDisqualified, names.RetireMarkLost)
+		s.disqualified(t, members)
+		return true
+	}
+	return false
+}
+
+// draining reads the answering member until it is proven idle.
+func (s *step) draining(t *v1alpha1.RetirementTarget, members []bound) {
+	if s.markLost(t, members) {
+		return
+	}
+	verdict := s.judge(t, members, t.PhaseStartedAt.Time)
+	s.record(t, verdict)
+	if verdict.idle {
+		s.to(t, v1alpha1.StateDeleting, names.RetireIdle)
+		s.wakeNow()
+		return
+	}
+	t.Reason = verdict.reason
+	until := earlier(t.PhaseStartedAt.Add(s.spec.Budgets.Drain), s.operation.Deadline.Time)
+	if s.outOfTime(t, until) {
+		s.end(t, verdict.reason)
+		return
+	}
+	if !s.spec.WaitForIdle || !s.spec.Deleting {
+		s.wakeAt(until)
+	}
+}
+
+// end gives a target up that ran out of time: it is kept and serves again, or in a
+// Deletion it is deleted through its drain window.
+func (s *step) end(t *v1alpha1.RetirementTarget, reason string) {
+	if s.spec.Deleting {
+		s.to(t, v1alpha1.StateDeleting, reason)
+		s.wakeNow()
+		return
+	}
+	s.to(t, v1alpha1.StateAborted, reason)
+}
+
+// outOfTime reports whether a moment has passed, for a target that has one.
+func (s *step) outOfTime(t *v1alpha1.RetirementTarget, at time.Time) bool {
+	return !s.now.Before(at) && !(s.spec.Deleting && s.spec.WaitForIdle && t.State == v1alpha1.StateDraining)
+}
+
+// deleting deletes the members. The decision stands, but a proof of idleness is
+// about a moment that has passed: a delete that was refused is sent again only on
+// a new one.
+func (s *step) deleting(t *v1alpha1.RetirementTarget, members []bound) {
+	if ranNothing(t) && nothingRuns(members) == "" {
+		rebind(members)
+		s.to(t, v1alpha1.StateAdmitted, "")
+		s.wakeNow()
+		return
+	}
+	if !s.mayDelete(t, members) {
+		return
+	}
+	whole := t.Reason == names.RetireIdle || ranNothing(t)
+	for _, b := range members {
+		if !staying(b) || !whole && !b.Answering && s.drains(members) {
+			continue
+		}
+		action := DeleteMember{Pod: PodRef{Name: b.Name, UID: b.UID}}
+		if ranNothing(t) {
+			action.ResourceVersion = b.pod.ResourceVersion
+		}
+		s.do(action)
+	}
+	s.wakeAt(s.now.Add(RefusedDelay))
+}
+
+// mayDelete reports whether the proof that the decision stands on is still one. It
+// is about a moment that has passed: after a delete that was refused, and after a
+// restart, it is earned again.
+func (s *step) mayDelete(t *v1alpha1.RetirementTarget, members []bound) bool {
+	refused := time.Time{}
+	for _, b := range members {
+		if r, ok := s.seen.Refused[b.UID]; ok && staying(b) && r.At.After(refused) {
+			refused = r.At
+		}
+	}
+	if at := refused.Add(RefusedDelay); !refused.IsZero() && s.now.Before(at) {
+		s.wakeAt(at)
+		return false
+	}
+	begun := slices.ContainsFunc(members, func(b bound) bool { return b.Answering && !staying(b) })
+	if t.Reason != names.RetireIdle || begun || s.markLost(t, members) {
+		return t.State == v1alpha1.StateDeleting
+	}
+	until := t.PhaseStartedAt.Add(s.spec.Budgets.Drain)
+	if s.spec.Deleting && !s.spec.WaitForIdle && !s.now.Before(until) {
+		t.Reason = names.RetireNotProvenAgain
+		return true
+	}
+	rebind(members)
+	s.wakeAt(until)
+	v := s.judge(t, members, refused)
+	switch {
+	case v.idle && v.last == nil:
+		return true
+	case !v.idle || s.now.Sub(v.last.SentAt) > ProofAge:
+		s.record(t, v)
+		return false
+	}
+	// The reads that the decision was made on go on to this moment.
+	same := refused.IsZero() && !v.idleSince.After(t.PhaseStartedAt.Time)
+	return same || s.spec.Deleting || s.spec.Plan != PlanConnections || s.connectedSince(t, members, refused) == ""
+}
+
+// rebind binds the engines that run now. A decision to delete is about the Pod:
+// what it has started since is out of reach too, and has to prove itself.
+func rebind(members []bound) {
+	for _, b := range members {
+		if b.pod != nil {
+			b.ContainerID = b.pod.ContainerID
+		}
+	}
+}
+
+// drains reports whether the leader of several members is still there: what it
+// has in flight needs the others, whose own hooks do not wait for it.
+func (s *step) drains(members []bound) bool {
+	return slices.ContainsFunc(members, func(b bound) bool {
+		return b.Answering && b.pod != nil && !b.pod.Ended && (!b.pod.leaving() || s.now.Before(b.pod.LeavingBy.Add(SettleSlack)))
+	})
+}
+
+// settling waits for the Pods to go, and not for ever: the deletes stand.
+func (s *step) settling(t *v1alpha1.RetirementTarget, members []bound) {
+	grace := time.Duration(0)
+	for _, b := range members {
+		if b.pod != nil {
+			grace = max(grace, b.pod.Grace)
+		}
+	}
+	until := t.PhaseStartedAt.Add(grace + SettleSlack)
+	if !s.now.Before(until) {
+		s.to(t, v1alpha1.StateCompleted, names.RetireSettlingOverran)
+		return
+	}
+	s.wakeAt(until)
+}
+
+// wakeNow asks for the next round as soon as this one is persisted.
+func (s *step) wakeNow() { s.wakeAt(s.now.Add(time.Millisecond)) }
+
+func (s *step) ref(b bound) PodRef {
+	return PodRef{Name: b.Name, UID: b.UID, ContainerID: b.ContainerID}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func inFlight(n int64) string { return fmt.Sprintf("%d in flight", n) }

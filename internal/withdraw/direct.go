@@ -1,0 +1,87 @@
+package withdraw
+
+import (
+	"slices"
+	"time"
+
+	"github.com/lastcall-dev/lastcall/api/names"
+)
+
+const (
+	// endpointDelay is how long after the EndpointSlices dropped a member a node may
+	// still send it new connections: kube-proxy writes its rules at least once a
+	// second, and some clients resolve names on their own.
+	endpointDelay = 5 * time.Second
+	// quiet is how long no connection may be seen.
+	quiet = 6 * time.Second
+	// quietReads is how many reads that takes at least.
+	quietReads = 2
+)
+
+// Verdict is what the evidence comes to.
+type Verdict struct {
+	// Proven is whether no new request can reach the replica any more, and At when
+	// the last fact that proves it was asked for.
+	Proven bool
+	At     time.Time
+	// Missing is what the proof lacks, one of names.Held*; empty when proven.
+	Missing string
+}
+
+// Sample is one read of the connections to a member's engine port, made inside
+// the member. Those from loopback, the node and declared peers are not counted.
+type Sample struct {
+	SentAt, ReceivedAt time.Time
+	// ContainerID is the container the read was made in.
+	ContainerID string
+	// Known is false where the read failed; Established is how many connections
+	// there were.
+	Known       bool
+	Established int
+}
+
+// Direct is what is seen of a member that clients reach through its Services.
+type Direct struct {
+	// DroppedAt is when it was first seen that no EndpointSlice has the member, after
+	// it was marked; zero while one has it.
+	DroppedAt time.Time
+	// Samples are in the order they were sent.
+	Samples []Sample
+}
+
+// Prove says whether the member is out of reach: no EndpointSlice has it since it
+// was marked, and from a while after that no connection was open in any read.
+func (d Direct) Prove(marked time.Time) Verdict {
+	if d.DroppedAt.IsZero() {
+		return Verdict{Missing: names.HeldEndpointsRemain}
+	}
+	dropped := d.DroppedAt
+	if dropped.Before(marked) {
+		dropped = marked
+	}
+	var first, last Sample
+	reads := 0
+	for _, s := range slices.Backward(d.Samples) {
+		if s.SentAt.Before(dropped.Add(endpointDelay)) {
+			break
+		}
+		if s.Known && s.Established > 0 {
+			if reads == 0 {
+				return Verdict{Missing: names.HeldConnectionsOpen}
+			}
+			break
+		}
+		if !s.Known || reads > 0 && s.ContainerID != last.ContainerID {
+			break
+		}
+		if reads == 0 {
+			last = s
+		}
+		first = s
+		reads++
+	}
+	if reads < quietReads || last.SentAt.Sub(first.SentAt) < quiet {
+		return Verdict{Missing: names.HeldConnectionsUnread}
+	}
+	return Verdict{Proven: true, At: last.SentAt}
+}
