@@ -17,7 +17,10 @@ const (
 	// MetricCreateFailures counts objects that the API server did not take, by the
 	// label reason: ReasonCreateFailed or ReasonNameTaken.
 	MetricCreateFailures = "lastcall_create_failures_total"
+)
 
+// Metrics of the retirer, on :8080/metrics. Gauges are of the replica that leads.
+const (
 	// MetricRetirements counts operations that ended, by the labels cause and end.
 	MetricRetirements = "lastcall_retirements_total"
 	// MetricRetirementStateSeconds is how long replicas were in each state, a

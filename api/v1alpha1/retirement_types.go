@@ -121,6 +121,11 @@ type RetirementTarget struct {
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`
 
+	// message is what was last seen that the reason stands for, for people.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message,omitempty"`
+
 	// phaseStartedAt is when it came into its state.
 	// +required
 	PhaseStartedAt metav1.MicroTime `json:"phaseStartedAt"`

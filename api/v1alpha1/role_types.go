@@ -39,8 +39,8 @@ type Role struct {
 	Kind RoleKind `json:"kind,omitempty"`
 
 	// replicas is how many replicas should run, 0 to 1024, 1 when unset. A lower
-	// number leaves those with the highest ordinals running until they are retired,
-	// which nothing does yet; one whose Pods you delete does not come back.
+	// number retires those with the highest ordinals, each when no client reaches it
+	// any more and its engine is idle; one whose Pods you delete does not come back.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0

@@ -267,3 +267,35 @@ func TestRoles(t *testing.T) {
 		assert.Equal(t, want, m.Role, command)
 	}
 }
+
+func TestSplitsWork(t *testing.T) {
+	for command, want := range map[string]bool{
+		"python3 -m sglang.launch_server --disaggregation-mode prefill":                                     true,
+		"python3 -m sglang.launch_server --disaggregation-mode=decode":                                      true,
+		"python3 -m sglang.launch_server --disaggregation-mode null":                                        false,
+		"python3 -m sglang.launch_server":                                                                   false,
+		"vllm serve x":                                                                                      false,
+		`vllm serve x --kv-transfer-config {"kv_role":"kv_producer"}`:                                       true,
+		`vllm serve x --kv-transfer-config {"kv_connector":"LMCacheConnectorV1","kv_role":"kv_consumer"}`:   true,
+		`vllm serve x --kv-transfer-config {"kv_connector":"NixlConnector","kv_role":"kv_both"}`:            true,
+		`vllm serve x --kv-transfer-config {"kv_connector":"P2pNcclConnector","kv_role":"kv_both"}`:         true,
+		`vllm serve x --kv-transfer-config {"kv_connector":"MooncakeConnector","kv_role":"kv_both"}`:        true,
+		`vllm serve x --kv-transfer-config {"kv_connector":"MooncakeStoreConnector","kv_role":"kv_both"}`:   false,
+		`vllm serve x --kv-transfer-config {"kv_connector":"OffloadingConnector","kv_role":"kv_both"}`:      false,
+		`vllm serve x --kv-transfer-config {"kv_connector":"LMCacheConnectorV1","kv_role":"kv_both"}`:       false,
+		`vllm serve x --kv-transfer-config.kv_connector NixlConnector --kv-transfer-config.kv_role kv_both`: true,
+		`vllm serve x --kv-transfer-config {"kv_connector":"MultiConnector","kv_role":"kv_both","kv_connector_extra_config":{"connectors":[{"kv_connector":"OffloadingConnector","kv_role":"kv_both"},{"kv_connector":"NixlConnector","kv_role":"kv_both"}]}}`: true,
+		`vllm serve x --kv-transfer-config {"kv_connector":"MultiConnector","kv_role":"kv_both","kv_connector_extra_config":{"connectors":[{"kv_connector":"OffloadingConnector","kv_role":"kv_both"}]}}`:                                                      false,
+		"vllm serve x --data-parallel-size 4":                                 false,
+		"vllm serve x --data-parallel-size 4 --data-parallel-hybrid-lb":       true,
+		"vllm serve x --data_parallel_external_lb":                            true,
+		"vllm serve x --data-parallel-hybrid-lb --no-data-parallel-hybrid-lb": false,
+		"vllm serve x --data-parallel-rank 1":                                 true,
+		"vllm serve x -dpe":                                                   true,
+		"vllm serve x --disaggregation-mode prefill":                          false,
+	} {
+		m, ok := Recognize(Container{Command: argv(command)}, Source{})
+		assert.True(t, ok)
+		assert.Equal(t, want, m.SplitsWork, command)
+	}
+}

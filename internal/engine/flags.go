@@ -89,6 +89,28 @@ func parsePort(text string) int32 {
 type kvTransfer struct {
 	Connector string `json:"kv_connector"`
 	Role      string `json:"kv_role"`
+	Extra     struct {
+		// Connectors are those of a MultiConnector.
+		Connectors []kvTransfer `json:"connectors"`
+	} `json:"kv_connector_extra_config"`
+}
+
+// peerConnectors carry what was prefilled straight from one engine to another. The
+// others put it into a store, or into slower memory of the same engine. Source:
+// vllm/distributed/kv_transfer/kv_connector/factory.py.
+var peerConnectors = []string{"NixlConnector", "NixlPullConnector", "NixlPushConnector", "P2pNcclConnector", "MooncakeConnector", "MoRIIOConnector"}
+
+// splits reports whether the engine may prefill or decode for another one.
+func (k kvTransfer) splits() bool {
+	switch k.Role {
+	case "kv_producer", "kv_consumer":
+		return true
+	case "kv_both":
+		return slices.Contains(peerConnectors, k.Connector) || slices.ContainsFunc(k.Extra.Connectors, func(nested kvTransfer) bool {
+			return nested.splits() || slices.Contains(peerConnectors, nested.Connector)
+		})
+	}
+	return false
 }
 
 // kvTransfer reads --kv-transfer-config, as JSON or in the dotted form
@@ -105,6 +127,19 @@ func (f flags) kvTransfer() kvTransfer {
 		config.Role = role
 	}
 	return config
+}
+
+// splitsWork reports whether requests may be at another engine while this one's
+// gauges say idle.
+func (f flags) splitsWork(engine Name) bool {
+	switch engine {
+	case SGLang:
+		return f.role(engine) != RoleServer
+	case VLLM:
+		return f.kvTransfer().splits() || f.on("data-parallel-hybrid-lb") || f.on("data-parallel-external-lb") || f.has("data-parallel-rank") ||
+			slices.Contains(f.words, "-dph") || slices.Contains(f.words, "-dpe")
+	}
+	return false
 }
 
 // role is what the flags say about disaggregation.

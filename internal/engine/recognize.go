@@ -49,6 +49,9 @@ type Match struct {
 	// nothing else says which, so the endpoint has the engine's default.
 	PortGuessed bool
 	Role        Role
+	// SplitsWork: the engine prefills or decodes for others, or balances requests with
+	// them, so that its own gauges do not tell all that is in flight through it.
+	SplitsWork bool
 	// Unmeasurable is empty when the gauges can be read.
 	Unmeasurable Unmeasurable
 	// Unprobeable is why the kubelet's HTTP probes get no answer at the Pod's
@@ -98,6 +101,7 @@ func Recognize(c Container, s Source) (Match, bool) {
 		Endpoint:     endpoint,
 		PortGuessed:  guessed,
 		Role:         started.flags.role(engine.Name),
+		SplitsWork:   started.flags.splitsWork(engine.Name),
 		Unmeasurable: started.unmeasurable(endpoint, parsePort(s.Annotations[names.AnnotationMetricsPort]) != 0),
 		Unprobeable:  started.unprobeable(),
 	}, true

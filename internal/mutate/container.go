@@ -70,7 +70,7 @@ func (p pod) recognize(s engine.Source) []target {
 	var found []target
 	for i := range p.spec.Containers {
 		c := &p.spec.Containers[i]
-		if match, ok := engine.Recognize(describe(c), s); ok {
+		if match, ok := engine.Recognize(Describe(c), s); ok {
 			found = append(found, target{i, c, match})
 		}
 	}
@@ -93,7 +93,8 @@ func (p pod) checkContainer(path *field.Path) *field.Error {
 	return field.NotSupported(path.Key(names.AnnotationContainer), name, valid)
 }
 
-func describe(c *corev1.Container) engine.Container {
+// Describe is what recognition looks at in a container.
+func Describe(c *corev1.Container) engine.Container {
 	d := engine.Container{Name: c.Name, Image: c.Image, Command: c.Command, Args: c.Args}
 	for _, v := range c.Env {
 		if v.ValueFrom == nil {
