@@ -20,6 +20,7 @@ import (
 	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
 	"github.com/lastcall-dev/lastcall/internal/drain"
+	"github.com/lastcall-dev/lastcall/internal/finalizer"
 	"github.com/lastcall-dev/lastcall/internal/mutate"
 )
 
@@ -28,6 +29,11 @@ import (
 // again later; the errors returned are of the connection.
 func (r *Reconciler) act(ctx context.Context, seen *Seen, plan *Plan) error {
 	md := seen.Deployment
+	if plan.Guard {
+		if err := finalizer.Add(ctx, r.Client, md, fieldManager); err != nil {
+			return err
+		}
+	}
 	var errs []error
 	for _, service := range plan.Services {
 		errs = append(errs, r.apply(ctx, md, service, &corev1.Service{}))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
+	"github.com/lastcall-dev/lastcall/internal/finalizer"
 	"github.com/lastcall-dev/lastcall/internal/render"
 	"github.com/lastcall-dev/lastcall/internal/validate"
 )
@@ -41,6 +42,9 @@ type Failure struct {
 
 // Plan is what there is to do now.
 type Plan struct {
+	// Guard is whether the finalizer is missing. It goes before all else: a
+	// ModelDeployment that has a Pod is not deleted unless that Pod was retired.
+	Guard bool
 	// Services and Budgets differ from what is on the API server.
 	Services []*corev1.Service
 	Budgets  []*policyv1.PodDisruptionBudget
@@ -69,13 +73,15 @@ type Creation struct {
 	Pods    []*corev1.Pod
 }
 
-// Acts reports whether the plan creates or deletes Pods or Services.
-func (p *Plan) Acts() bool { return len(p.Remove)+len(p.Create)+len(p.Drop) > 0 }
+// Acts reports whether the plan adds the finalizer, or creates or deletes Pods or
+// Services.
+func (p *Plan) Acts() bool { return p.Guard || len(p.Remove)+len(p.Create)+len(p.Drop) > 0 }
 
 // Decide says what to do about one ModelDeployment. It changes nothing it is
 // given.
 func Decide(seen *Seen) *Plan {
 	d := &decision{survey: look(seen)}
+	d.plan.Guard = finalizer.Missing(seen.Deployment)
 	if seen.Deployment.DeletionTimestamp != nil || len(d.invalid) > 0 {
 		return &d.plan
 	}

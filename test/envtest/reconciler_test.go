@@ -88,11 +88,11 @@ func (p *process) interceptWrites(funcs *interceptor.Funcs) {
 	funcs.SubResourceApply = func(ctx context.Context, c client.Client, sub string, object runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
 		return p.write("apply "+sub, func() error { return c.SubResource(sub).Apply(ctx, object, options...) })
 	}
+	funcs.Patch = func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+		return p.write("patch "+object.GetName(), func() error { return c.Patch(ctx, object, patch, options...) })
+	}
 	// The operator writes in no other way, so faults cannot pass it by.
 	funcs.Update = func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { panic("update") }
-	funcs.Patch = func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
-		panic("patch")
-	}
 	funcs.SubResourceUpdate = func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
 		panic("update of a subresource")
 	}
