@@ -5,7 +5,7 @@
 // the engine serve for the settle, then reads the engine's gauges over loopback
 // once a second, and returns when two reads in a row are idle; the kubelet sends
 // SIGTERM when it returns. Program renders it for one engine, listener and grace
-// period from the table of internal/engine; hook.py is its text.
+// period from the table of internal/engine; fetch.py and hook.py are its text.
 //
 // What a read tells it:
 //

@@ -1,16 +1,16 @@
 # lastcall's drain hook: the engine finishes its requests before SIGTERM.
 # Source, with comments: github.com/lastcall-dev/lastcall, internal/drain/hook.py
 
-#: internal/drain puts the constants of one engine, listener and grace period in
-#: front of this text, and takes out every comment that starts with "#:". Python 3.6
-#: and later, standard library only. Times are in seconds from START.
+#: internal/drain puts the constants of one engine, listener and grace period and the
+#: text of fetch.py in front of this text, and takes out every comment that starts
+#: with "#:". Python 3.6 and later, standard library only. Times are in seconds from
+#: START. Beside the constants of fetch.py, whose PORT is 0 if the engine serves its
+#: metrics nowhere that would answer for all its requests:
 #:
 #: GAUGES     per gauge its name, then its former names
 #: OPTIONAL   the gauges that may be missing
 #: BREAKDOWN  labels that mark a sample as part of another one
 #: COPY       labels that tell copies of one value apart
-#: SCHEME, HOSTS, PORT, PATH   where the engine serves its metrics; PORT 0 if nowhere
-#:            that would answer for all its requests
 #: SETTLE     the first read starts
 #: LAST       the moment from which no read starts
 #: END        the latest moment a read may end
@@ -18,19 +18,11 @@
 #: LIMIT      the longest one read may take
 #: LOG_EVERY  the longest silence in the log
 #: IN_A_ROW   how many reads that agree end the hook
-#: MAX_BODY   the largest body, in bytes
-#: PROC       where procfs is mounted
 
-import errno
-import http.client
 import math
-import os
 import re
-import signal
-import socket
 import stat
 import time
-from urllib.parse import urljoin, urlsplit
 
 START = time.monotonic()
 
@@ -40,161 +32,23 @@ BUSY, IDLE, NOTHING = "busy", "idle", "nothing to measure"
 #: Reading the gauges.
 
 
-#: The limit of a read. Not an Exception: http.client and ssl would wrap it.
-class Overrun(BaseException):
-    pass
-
-
-class NothingToMeasure(Exception):
-    pass
-
-
-#: Only what happens in fetch is broken off: where the processor is scarce, an
-#: alarm may come when read is already done with the one before.
-def on_alarm(_, frame):
-    while frame:
-        if frame.f_code is fetch.__code__:
-            raise Overrun
-        frame = frame.f_back
-
-
-#: One read: what it tells, and in words what was seen. A wall-clock timer bounds
-#: it, because a socket timeout starts again with every byte that drips in. The
-#: timer repeats, in case an Overrun is raised where it is ignored.
+#: One read: what it tells, and in words what was seen.
 def read():
     limit = min(LIMIT, END - elapsed())
     try:
-        try:
-            signal.setitimer(signal.ITIMER_REAL, max(limit, 0.001), 0.1)
-            return fetch(HOSTS, PATH)
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+        return fetch_within(limit)
     except Overrun:
         return BUSY, "no answer in %.3g s" % limit
     except NothingToMeasure as e:
         return NOTHING, str(e)
+    except Unread as e:
+        return BUSY, str(e)
     except Exception as e:
         return BUSY, "the read failed: %s" % type(e).__name__
 
 
-def fetch(hosts, path, redirected=False):
-    host, sock = connect(hosts)
-    try:
-        sock = over_tls(sock) if SCHEME == "https" else sock
-        response = request(host, sock, path)
-        if response.status == 200:
-            return judge(response)
-        if 300 <= response.status < 400 and not redirected:
-            target = within_origin(host, path, response.getheader("Location"))
-            if target:
-                return fetch([host], target, redirected=True)
-        if response.status >= 300:
-            raise NothingToMeasure("the answer is %d" % response.status)
-        return BUSY, "the answer is %d" % response.status
-    finally:
-        sock.close()
-
-
-#: An address that fails so may only mean that the engine is bound to another one.
-#: Any other failure is no statement of the engine's.
-UNREACHABLE = (
-    errno.ECONNREFUSED,
-    errno.ENETUNREACH,
-    errno.EHOSTUNREACH,
-    errno.EADDRNOTAVAIL,
-    errno.EAFNOSUPPORT,
-)
-
-
-#: Hosts are IP addresses: no alarm interrupts the look-up of a name.
-def connect(hosts):
-    for host in hosts:
-        sock = None
-        try:
-            sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-            sock.connect((host, PORT))
-            return host, sock
-        except OSError as e:
-            if sock is not None:
-                sock.close()
-            if isinstance(e, ConnectionResetError):
-                raise unanswered(e)
-            if e.errno not in UNREACHABLE:
-                raise
-    raise NothingToMeasure("nothing listens on port %d" % PORT if hosts else "this member serves no metrics")
-
-
-#: The certificate is not verified: it is made for another name, and who listens
-#: on the loopback of this container is the engine.
-def over_tls(sock):
-    import ssl
-
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    try:
-        return context.wrap_socket(sock, do_handshake_on_connect=False)
-    except OSError as e:
-        raise unanswered(e)
-
-
-#: The answer up to its headers. http.client knows nothing of proxies.
-def request(host, sock, path):
-    response = None
-    try:
-        if SCHEME == "https":
-            sock.do_handshake()
-        connection = http.client.HTTPConnection(host, PORT)
-        connection.sock = sock
-        connection.request("GET", path, headers={"Accept": "text/plain", "Connection": "close"})
-        response = http.client.HTTPResponse(sock, method="GET")
-        response.begin()
-        return response
-    except (OSError, http.client.HTTPException) as e:
-        if response is not None and isinstance(response.status, int):
-            raise
-        raise unanswered(e)
-
-
-#: What went wrong before a status line.
-def unanswered(e):
-    if isinstance(e, ConnectionError):
-        return NothingToMeasure("the connection ends before an answer")
-    if isinstance(e, OSError):
-        return NothingToMeasure("TLS fails: %s" % (getattr(e, "reason", "") or type(e).__name__))
-    return NothingToMeasure("the answer is not HTTP")
-
-
-#: The path to follow, or None for a redirect elsewhere.
-def within_origin(host, path, location):
-    if not location:
-        return None
-    base = "%s://%s:%d" % (SCHEME, "[%s]" % host if ":" in host else host, PORT)
-    try:
-        url = urlsplit(urljoin(base + path, location))
-        port = url.port or {"http": 80, "https": 443}.get(url.scheme)
-    except ValueError:
-        return None
-    if (url.scheme, url.hostname, port) != (SCHEME, host.lower(), PORT):
-        return None
-    return (url.path or "/") + ("?" + url.query if url.query else "")
-
-
 def judge(response):
-    body = b""
-    try:
-        while len(body) <= MAX_BODY:
-            part = response.read(MAX_BODY + 1 - len(body))
-            if not part:
-                break
-            body += part
-    except (OSError, http.client.HTTPException):
-        return BUSY, "the body is cut short"
-    if len(body) > MAX_BODY:
-        return BUSY, "the body is over %d bytes" % MAX_BODY
-    if response.length:
-        return BUSY, "the body is cut short"
-    verdict, in_flight, detail = reading(body)
+    verdict, in_flight, detail = reading(body_of(response))
     if verdict == "Idle":
         return IDLE, "idle"
     if verdict == "Busy":
@@ -203,7 +57,7 @@ def judge(response):
 
 
 #: What a body proves: Read of internal/engine in Python. The numbers are those of
-#: its rules; judge has kept rule 1. \udc80-\udcff is what "surrogateescape" makes
+#: its rules; body_of has kept rule 1. \udc80-\udcff is what "surrogateescape" makes
 #: of bytes that are not UTF-8.
 METRICS = re.compile(r"\Z|#|[a-zA-Z_:][a-zA-Z0-9_:]*[{ \t]")
 NAME = re.compile(r"[^{ \t]*")
@@ -300,25 +154,10 @@ def number(text):
 #: Writing to the container's log.
 
 
-#: The container's log is the standard output of its first process. The hook's own
-#: goes nowhere. That process is the earliest of this cgroup: where the Pod shares
-#: its process namespace, PID 1 is another container's. Opening never blocks, and
-#: a file is never written to.
+#: The container's log is the standard output of its first process; the hook's own
+#: goes nowhere. Opening never blocks, and a file is never written to.
 def open_log():
-    with open(PROC + "/self/cgroup") as f:
-        mine = f.read()
-    processes = []
-    for pid in filter(str.isdigit, os.listdir(PROC)):
-        try:
-            with open("%s/%s/cgroup" % (PROC, pid)) as f:
-                if f.read() != mine:
-                    continue
-            with open("%s/%s/stat" % (PROC, pid)) as f:
-                started = int(f.read().rpartition(")")[2].split()[19])
-            processes.append((started, int(pid)))
-        except (OSError, ValueError, IndexError):
-            continue
-    path = "%s/%d/fd/1" % (PROC, min(processes)[1])
+    path = "%s/%d/fd/1" % (PROC, first_process()[1])
     mode = os.stat(path).st_mode
     if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
         return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)

@@ -12,13 +12,19 @@ import (
 	"github.com/lastcall-dev/lastcall/internal/engine"
 )
 
-// source is the program without its constants, with all its comments.
-//
-//go:embed hook.py
-var source string
+// The programs without their constants, with all their comments.
+var (
+	//go:embed fetch.py
+	fetchSource string
+	//go:embed hook.py
+	hookSource string
+)
 
-// body is source as a Pod carries it.
-var body = withoutComments(source)
+// The programs as they are run.
+var (
+	fetchBody = WithoutComments(fetchSource)
+	hookBody  = WithoutComments(hookSource)
+)
 
 // marker starts the argument by which a command is known as a hook of lastcall's.
 const marker = names.Group + "/drain-hook:"
@@ -82,22 +88,12 @@ func render(e engine.Engine, at engine.Endpoint, t times, proc string) string {
 		}
 	}
 	var b strings.Builder
-	constant := func(name string, value any) {
-		// Strings, numbers and lists of JSON mean the same in Python.
-		text, err := json.Marshal(value)
-		if err != nil {
-			panic(fmt.Sprintf("rendering %s of the drain hook: %v", name, err))
-		}
-		fmt.Fprintf(&b, "%s = %s\n", name, text)
-	}
+	constant := func(name string, value any) { b.WriteString(Constant(name, value)) }
 	constant("GAUGES", gauges)
 	constant("OPTIONAL", optional)
 	constant("BREAKDOWN", append([]string{}, e.BreakdownLabels...))
 	constant("COPY", append([]string{}, e.CopyLabels...))
-	constant("SCHEME", at.Scheme)
-	constant("HOSTS", append([]string{}, at.Hosts...))
-	constant("PORT", at.Port)
-	constant("PATH", at.Path)
+	b.WriteString(fetchConstants(at, proc))
 	constant("SETTLE", t.settle.Seconds())
 	constant("LAST", t.last.Seconds())
 	constant("END", t.end.Seconds())
@@ -105,14 +101,36 @@ func render(e engine.Engine, at engine.Endpoint, t times, proc string) string {
 	constant("LIMIT", t.limit.Seconds())
 	constant("LOG_EVERY", t.logEvery.Seconds())
 	constant("IN_A_ROW", IdleReads)
-	constant("MAX_BODY", engine.MaxBody)
-	constant("PROC", proc)
-	return b.String() + body
+	return b.String() + fetchBody + hookBody
 }
 
-// withoutComments drops what a Pod need not carry: empty lines, and everything
-// from "#:" on.
-func withoutComments(source string) string {
+// FetchProgram is the part of a program that asks the engine for its metrics, for
+// whatever reads them: fetch.py and its constants. The Python behind it defines
+// judge, and calls fetch_within.
+func FetchProgram(at engine.Endpoint) string { return fetchConstants(at, "/proc") + fetchBody }
+
+func fetchConstants(at engine.Endpoint, proc string) string {
+	return Constant("SCHEME", at.Scheme) +
+		Constant("HOSTS", append([]string{}, at.Hosts...)) +
+		Constant("PORT", at.Port) +
+		Constant("PATH", at.Path) +
+		Constant("MAX_BODY", engine.MaxBody) +
+		Constant("PROC", proc)
+}
+
+// Constant is a line of Python that gives a name to a string, a number or a list
+// of those, which mean in Python what they mean in JSON.
+func Constant(name string, value any) string {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("rendering %s: %v", name, err))
+	}
+	return fmt.Sprintf("%s = %s\n", name, text)
+}
+
+// WithoutComments drops what a container need not carry: empty lines, and
+// everything from "#:" on.
+func WithoutComments(source string) string {
 	var b strings.Builder
 	for line := range strings.Lines(source) {
 		code, _, _ := strings.Cut(line, "#:")

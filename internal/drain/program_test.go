@@ -100,7 +100,9 @@ func TestTheProgramIsPythonOfAllSupportedVersions(t *testing.T) {
 }
 
 func TestTheSourceReadsWell(t *testing.T) {
-	for i, line := range strings.Split(source, "\n") {
-		assert.LessOrEqual(t, len(line), 120, "hook.py:%d", i+1)
+	for file, source := range map[string]string{"fetch.py": fetchSource, "hook.py": hookSource} {
+		for i, line := range strings.Split(source, "\n") {
+			assert.LessOrEqual(t, len(line), 120, "%s:%d", file, i+1)
+		}
 	}
 }

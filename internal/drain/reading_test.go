@@ -32,7 +32,10 @@ while True:
     body = sys.stdin.buffer.read(struct.unpack(">I", header)[0])
     response = io.BytesIO(body)
     response.length = 0
-    kind, seen = hook["judge"](response)
+    try:
+        kind, seen = hook["judge"](response)
+    except hook["Unread"] as e:
+        kind, seen = hook["BUSY"], str(e)
     verdict, in_flight = "Unknown", 0
     if len(body) <= hook["MAX_BODY"]:
         verdict, in_flight, _ = hook["reading"](body)
