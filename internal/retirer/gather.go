@@ -1,0 +1,269 @@
+package retirer
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lastcall-dev/lastcall/api/names"
+	"github.com/lastcall-dev/lastcall/api/v1alpha1"
+	"github.com/lastcall-dev/lastcall/internal/engine"
+	"github.com/lastcall-dev/lastcall/internal/finalizer"
+	"github.com/lastcall-dev/lastcall/internal/mutate"
+	"github.com/lastcall-dev/lastcall/internal/render"
+	"github.com/lastcall-dev/lastcall/internal/retire"
+)
+
+// seen is everything a round is decided from.
+type seen struct {
+	deployment   *v1alpha1.ModelDeployment
+	now          time.Time
+	spec         retire.Spec
+	status       retire.Status
+	observations retire.Observations
+	// unguarded is an object without the finalizer that is not being deleted.
+	unguarded bool
+	// pods are those of the observations, by their UID.
+	pods map[types.UID]*corev1.Pod
+}
+
+// released reports whether there is nothing left to do for an object that is being
+// deleted: it was let go, and others still hold it.
+func (s *seen) released() bool {
+	return s.deployment.DeletionTimestamp != nil && !finalizer.On(s.deployment)
+}
+
+// gather reads everything about one ModelDeployment.
+func (r *Reconciler) gather(ctx context.Context, from client.Reader, key types.NamespacedName) (*seen, error) {
+	md := &v1alpha1.ModelDeployment{}
+	if err := from.Get(ctx, key, md); err != nil {
+		return nil, err
+	}
+	s := &seen{
+		deployment: md, now: r.Clock.Now(), spec: specOf(md, r.Budgets),
+		status:    retire.Status{Retirement: md.Status.Retirement, Last: md.Status.LastRetirement},
+		unguarded: finalizer.Missing(md),
+		pods:      map[types.UID]*corev1.Pod{},
+	}
+	if err := r.gatherPods(ctx, from, s); err != nil {
+		return nil, err
+	}
+	o := &s.observations
+	o.Reads, o.Direct, o.Refused = r.reads.of(key)
+	if md.DeletionTimestamp == nil {
+		return s, nil
+	}
+	o.Foreground = slices.Contains(md.Finalizers, metav1.FinalizerDeleteDependents)
+	o.Orphaned = o.Orphaned || slices.Contains(md.Finalizers, metav1.FinalizerOrphanDependents)
+	namespace := &corev1.Namespace{}
+	err := r.Live.Get(ctx, types.NamespacedName{Name: md.Namespace}, namespace)
+	gone := apierrors.IsNotFound(err) // somebody forced it, and left what was in it
+	if err != nil && !gone {
+		return nil, fmt.Errorf("reading the namespace: %w", err)
+	}
+	o.NamespaceTerminating = gone || namespace.DeletionTimestamp != nil
+	return s, nil
+}
+
+// gatherPods reads the deployment's Pods: those it controls and, where a deletion
+// leaves them behind, those that were bound while it did.
+func (r *Reconciler) gatherPods(ctx context.Context, from client.Reader, s *seen) error {
+	md := s.deployment
+	var pods corev1.PodList
+	err := from.List(ctx, &pods, client.InNamespace(md.Namespace), client.MatchingLabels{
+		names.LabelManagedBy: names.Operator, names.LabelInstance: md.Name,
+	})
+	if err != nil {
+		return fmt.Errorf("listing Pods: %w", err)
+	}
+	bound := map[types.UID]bool{}
+	if md.Status.Retirement != nil && md.DeletionTimestamp != nil {
+		for _, t := range md.Status.Retirement.Targets {
+			for _, m := range t.Members {
+				bound[m.UID] = true
+			}
+		}
+	}
+	unreachable := map[string]bool{}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		orphan := bound[pod.UID] && metav1.GetControllerOf(pod) == nil
+		if !metav1.IsControlledBy(pod, md) && !orphan {
+			continue
+		}
+		s.observations.Orphaned = s.observations.Orphaned || orphan
+		node := pod.Spec.NodeName
+		if _, known := unreachable[node]; !known && node != "" {
+			if unreachable[node], err = r.unreachable(ctx, node); err != nil {
+				return err
+			}
+		}
+		s.add(pod, unreachable[node])
+	}
+	return nil
+}
+
+// add puts a Pod into its slot. One without the labels of a slot is none of ours to
+// take away.
+func (s *seen) add(pod *corev1.Pod, unreachable bool) {
+	ordinal, err := strconv.ParseInt(pod.Labels[names.LabelOrdinal], 10, 32)
+	role := pod.Labels[names.LabelComponent]
+	if err != nil || ordinal < 0 || role == "" {
+		return
+	}
+	s.pods[pod.UID] = pod
+	member := memberOf(pod)
+	member.NodeUnreachable = unreachable
+	all := &s.observations.Replicas
+	at := slices.IndexFunc(*all, func(r retire.Replica) bool { return r.Role == role && r.Ordinal == int32(ordinal) })
+	if at < 0 {
+		at = len(*all)
+		*all = append(*all, retire.Replica{Role: role, Ordinal: int32(ordinal)})
+	}
+	(*all)[at].Members = append((*all)[at].Members, member)
+}
+
+// unreachable reports whether a node does not answer, or is gone.
+func (r *Reconciler) unreachable(ctx context.Context, name string) (bool, error) {
+	node := &corev1.Node{}
+	err := r.Client.Get(ctx, types.NamespacedName{Name: name}, node)
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading node %s: %w", name, err)
+	}
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown
+	}), nil
+}
+
+// specOf is what a ModelDeployment asks for.
+func specOf(md *v1alpha1.ModelDeployment, budgets retire.Budgets) retire.Spec {
+	spec := retire.Spec{
+		Generation: md.Generation, Wanted: map[string]int32{}, Plan: planOf(&md.Spec), Budgets: budgets,
+		Deleting:    md.DeletionTimestamp != nil,
+		WaitForIdle: md.Annotations[names.AnnotationDeletion] == names.DeletionWaitForIdle,
+		RetryToken:  tokenOf(md.Annotations[names.AnnotationRetryRetirement]),
+	}
+	for i := range md.Spec.Roles {
+		spec.Wanted[md.Spec.Roles[i].Name] = render.Replicas(&md.Spec.Roles[i])
+	}
+	own := md.Spec.Retirement
+	if own.DrainSeconds != nil {
+		spec.Budgets.Drain = time.Duration(*own.DrainSeconds) * time.Second
+		spec.Budgets.Total = max(spec.Budgets.Total, spec.Budgets.Drain+drainToTotal)
+	}
+	if own.TotalSeconds != nil {
+		spec.Budgets.Total = time.Duration(*own.TotalSeconds) * time.Second
+	}
+	return spec
+}
+
+// drainToTotal is what is left for the rest where only draining was given longer.
+const drainToTotal = 60 * time.Second
+
+func planOf(spec *v1alpha1.ModelDeploymentSpec) retire.Plan {
+	if spec.Router == nil && spec.Withdrawal.Direct == v1alpha1.DirectConnections {
+		return retire.PlanConnections
+	}
+	return retire.PlanHold
+}
+
+// memberOf reads a member from its own Pod, never from its role as it is now.
+func memberOf(pod *corev1.Pod) retire.Member {
+	record, _ := mutate.RecordOf(pod.Annotations)
+	known, _ := engine.Lookup(engine.Name(record.Engine))
+	m := retire.Member{
+		Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+		Index: number(pod.Labels[names.LabelMember], -1), Size: number(pod.Labels[names.LabelSize], 0),
+		Ended:     pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded,
+		Withdrawn: pod.Labels[names.LabelServing] == names.Withdrawn,
+		Grace:     corev1.DefaultTerminationGracePeriodSeconds * time.Second,
+		Engine:    record.Engine, Endpoint: record.MetricsURL, Refresh: known.Refresh,
+		TakenOver: pod.Annotations[names.AnnotationTakeOver] == "true",
+		Split:     splits(pod, engineContainer(pod)),
+	}
+	if grace := pod.Spec.TerminationGracePeriodSeconds; grace != nil {
+		m.Grace = time.Duration(*grace) * time.Second
+	}
+	if pod.DeletionTimestamp != nil { // which is when its grace period ends
+		m.LeavingBy = pod.DeletionTimestamp.Time
+	}
+	for i := range pod.Status.ContainerStatuses {
+		if c := &pod.Status.ContainerStatuses[i]; c.Name == engineContainer(pod) {
+			m.ContainerID, m.Running = c.ContainerID, c.State.Running != nil
+		}
+	}
+	return m
+}
+
+func number(label string, otherwise int32) int32 {
+	n, err := strconv.ParseInt(label, 10, 32)
+	if err != nil || n < 0 {
+		return otherwise
+	}
+	return int32(n)
+}
+
+// engineContainer is the name of the container that is read.
+func engineContainer(pod *corev1.Pod) string {
+	record, _ := mutate.RecordOf(pod.Annotations)
+	return cmp.Or(record.Container, names.MainContainer)
+}
+
+// splits reports whether a member prefills or decodes for others: by what it was
+// made for, or by its own command line.
+func splits(pod *corev1.Pod, container string) bool {
+	switch v1alpha1.RoleKind(pod.Labels[names.LabelRoleKind]) {
+	case v1alpha1.Prefill, v1alpha1.Decode:
+		return true
+	}
+	for i := range pod.Spec.Containers {
+		if c := &pod.Spec.Containers[i]; c.Name == container {
+			match, _ := engine.Recognize(mutate.Describe(c), engine.Source{Annotations: pod.Annotations, OperatorBuilt: true})
+			return match.SplitsWork
+		}
+	}
+	return false
+}
+
+// ports are those of a Pod that clients may be connected to: what its engine serves
+// on, what it declares, and what a proxy in front of the engine declares.
+func ports(pod *corev1.Pod) (all []uint16) {
+	record, _ := mutate.RecordOf(pod.Annotations)
+	if at, err := url.Parse(record.MetricsURL); err == nil {
+		if port, err := strconv.ParseUint(at.Port(), 10, 16); err == nil {
+			all = append(all, uint16(port))
+		}
+	}
+	for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
+		for _, port := range c.Ports {
+			if p := uint16(port.ContainerPort); port.Protocol != corev1.ProtocolUDP && !slices.Contains(all, p) {
+				all = append(all, p)
+			}
+		}
+	}
+	return all
+}
+
+// addresses parses those of a Pod or its node; what cannot be parsed is left out.
+func addresses[T any](all []T, text func(T) string) (parsed []netip.Addr) {
+	for _, a := range all {
+		if addr, err := netip.ParseAddr(text(a)); err == nil {
+			parsed = append(parsed, addr.Unmap())
+		}
+	}
+	return parsed
+}

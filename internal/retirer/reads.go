@@ -1,0 +1,261 @@
+package retirer
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/lastcall-dev/lastcall/internal/engine"
+	"github.com/lastcall-dev/lastcall/internal/probe"
+	"github.com/lastcall-dev/lastcall/internal/retire"
+	"github.com/lastcall-dev/lastcall/internal/withdraw"
+)
+
+// Prober reads a member's engine; see probe.Reader.
+type Prober interface {
+	Read(ctx context.Context, target probe.Target) probe.Result
+}
+
+// reads makes the reads that rounds ask for, in the background, and keeps what they
+// said. One member is read by one read at a time, and members do not wait for each
+// other.
+type reads struct {
+	prober  Prober
+	clients *clients
+	clock   clock.WithDelayedExecution
+	metrics *metrics
+	// wake asks for a round of a ModelDeployment.
+	wake func(types.NamespacedName)
+	// slots bounds how many reads are under way.
+	slots chan struct{}
+
+	mu sync.Mutex
+	// leading is done when this process stops to lead; nil before it does.
+	leading context.Context
+	running sync.WaitGroup
+	// members are those of each ModelDeployment that are targets or were lately.
+	members map[types.NamespacedName]map[types.UID]*history
+}
+
+// history is what is remembered of one member.
+type history struct {
+	// busy is whether a read is under way or waits for its time, and forgotten whether
+	// nobody wants to know any more what it says.
+	busy, forgotten bool
+	startedAt       time.Time
+	reads           []retire.Read
+	direct          withdraw.Direct
+	refused         *retire.Refusal
+	// brief are the node's own connections at the last look; see clientsOf.sample.
+	brief connections
+}
+
+// kept is how many reads of a member are remembered: more than any proof needs.
+const kept = 64
+
+// atOnce is how many reads are under way at a time, unless it is said otherwise.
+const atOnce = 128
+
+// Start lets reads be made until the context ends, and waits for those under way.
+func (r *reads) Start(ctx context.Context) error {
+	r.mu.Lock()
+	r.leading = ctx
+	r.mu.Unlock()
+	<-ctx.Done()
+	r.mu.Lock() // whoever asked before the end has started its read by then
+	r.mu.Unlock()
+	r.running.Wait()
+	return nil
+}
+
+// NeedLeaderElection keeps a replica that does not lead from reading.
+func (r *reads) NeedLeaderElection() bool { return true }
+
+// request is one read to be made.
+type request struct {
+	of     types.NamespacedName
+	target probe.Target
+	// clients is what to look for beside the engine's gauges; nil for nothing.
+	clients *clientsOf
+}
+
+// ask makes a read unless one is under way, as soon as the last one is long enough
+// ago.
+func (r *reads) ask(q request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.member(q.of, q.target.UID)
+	h.forgotten = false
+	if h.busy || r.leading == nil || r.leading.Err() != nil {
+		return
+	}
+	h.busy = true
+	ctx, wait := r.leading, h.startedAt.Add(retire.ReadInterval).Sub(r.clock.Now())
+	r.running.Go(func() {
+		if !r.await(ctx, wait) {
+			return
+		}
+		defer func() { <-r.slots }()
+		if r.begin(q) {
+			r.read(ctx, q)
+			r.wake(q.of)
+		}
+	})
+}
+
+// await waits for a time and then for a slot, and reports whether it has one.
+func (r *reads) await(ctx context.Context, wait time.Duration) bool {
+	if wait > 0 {
+		timer := r.clock.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+			return false
+		}
+	}
+	select {
+	case r.slots <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// begin notes the start of a read, unless nobody wants it any more.
+func (r *reads) begin(q request) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.member(q.of, q.target.UID)
+	if h.forgotten {
+		r.drop(q.of, q.target.UID)
+		return false
+	}
+	h.startedAt = r.clock.Now()
+	return true
+}
+
+// read makes one read and keeps what it said.
+func (r *reads) read(ctx context.Context, q request) {
+	var services sightings
+	if q.clients != nil {
+		services = r.clients.look(ctx, q.clients)
+	}
+	result := r.prober.Read(ctx, q.target)
+	read := readOf(q.target, result)
+	r.metrics.read(read)
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.member(q.of, q.target.UID)
+	if h.forgotten {
+		r.drop(q.of, q.target.UID)
+		return
+	}
+	h.busy = false
+	h.reads = latest(append(h.reads, read))
+	if q.clients == nil {
+		return
+	}
+	h.direct.In = services.services
+	switch {
+	case !services.known:
+		// Not to know is not to be dropped, and not to be back either.
+	case len(services.services) > 0:
+		h.direct.DroppedAt = time.Time{}
+	case h.direct.DroppedAt.IsZero():
+		h.direct.DroppedAt = services.sentAt
+	}
+	var sample withdraw.Sample
+	sample, h.brief = q.clients.sample(read, result, services.peers, h.brief)
+	sample.Known = sample.Known && services.known
+	h.direct.Samples = latest(append(h.direct.Samples, sample))
+}
+
+// readOf is a read in the words of the protocol.
+func readOf(target probe.Target, result probe.Result) retire.Read {
+	read := retire.Read{
+		SentAt: result.SentAt, ReceivedAt: result.ReceivedAt, ContainerID: target.ContainerID, Started: result.Started,
+		Reason: result.Reason, Message: result.Message,
+	}
+	switch result.Verdict {
+	case engine.Idle:
+		read.Verdict = retire.ReadIdle
+	case engine.Busy:
+		read.Verdict, read.InFlight = retire.ReadBusy, result.InFlight
+	}
+	return read
+}
+
+// latest keeps what may still be needed, in memory of its own: rounds hold on to
+// what they were given.
+func latest[T any](all []T) []T { return slices.Clone(all[max(0, len(all)-kept):]) }
+
+// member is what is remembered of one, from now on if nothing was. It needs mu.
+func (r *reads) member(of types.NamespacedName, uid types.UID) *history {
+	if r.members[of] == nil {
+		r.members[of] = map[types.UID]*history{}
+	}
+	h := r.members[of][uid]
+	if h == nil {
+		h = &history{}
+		r.members[of][uid] = h
+	}
+	return h
+}
+
+// drop removes what is remembered of a member. It needs mu.
+func (r *reads) drop(of types.NamespacedName, uid types.UID) {
+	delete(r.members[of], uid)
+	if len(r.members[of]) == 0 {
+		delete(r.members, of)
+	}
+}
+
+// of is what is known of the members of one ModelDeployment.
+func (r *reads) of(key types.NamespacedName) (map[types.UID][]retire.Read, map[types.UID]withdraw.Direct, map[types.UID]retire.Refusal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all, direct, refused := map[types.UID][]retire.Read{}, map[types.UID]withdraw.Direct{}, map[types.UID]retire.Refusal{}
+	for uid, h := range r.members[key] {
+		all[uid], direct[uid] = h.reads, h.direct
+		if h.refused != nil {
+			refused[uid] = *h.refused
+		}
+	}
+	return all, direct, refused
+}
+
+// refuse remembers that the delete of a member was not accepted, and reports whether
+// that is news.
+func (r *reads) refuse(of types.NamespacedName, uid types.UID, refusal retire.Refusal) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.member(of, uid)
+	news := h.refused == nil || h.refused.Message != refusal.Message
+	h.refused = &refusal
+	return news
+}
+
+// keep forgets the members of a ModelDeployment that are no target any more. One
+// that is being read is kept until the end of that, so that it is not read twice at
+// a time.
+func (r *reads) keep(key types.NamespacedName, bound map[types.UID]bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for uid, h := range r.members[key] {
+		switch {
+		case bound[uid]:
+		case h.busy:
+			*h = history{busy: true, forgotten: true, startedAt: h.startedAt}
+		default:
+			r.drop(key, uid)
+		}
+	}
+}
+
+func (r *reads) forget(key types.NamespacedName) { r.keep(key, nil) }

@@ -1,0 +1,133 @@
+package retirer
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/lastcall-dev/lastcall/api/v1alpha1"
+	"github.com/lastcall-dev/lastcall/internal/retire"
+)
+
+// Reconciler takes replicas of ModelDeployments away.
+type Reconciler struct {
+	// Client reads from the cache; Live reads from the API server.
+	Client client.Client
+	Live   client.Reader
+	Events events.EventRecorder
+	Clock  clock.WithDelayedExecution
+	// Budgets bound each operation where its ModelDeployment does not say otherwise.
+	Budgets retire.Budgets
+
+	reads   *reads
+	metrics *metrics
+}
+
+// conflictDelay is about what a cache takes to catch up.
+const conflictDelay = time.Second
+
+// Reconcile brings the retirement of one ModelDeployment a step further.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	seen, err := r.gather(ctx, r.Client, request.NamespacedName)
+	if apierrors.IsNotFound(err) {
+		r.reads.forget(request.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if seen.released() {
+		r.reads.forget(request.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	decided := seen.decide()
+	if decided.mattersBeyondReads() {
+		// The cache can lag behind what this retirer, or the one before it, wrote: a
+		// mark that looks undone may be set, a replica that is to go may be wanted again.
+		if seen, err = r.gather(ctx, r.Live, request.NamespacedName); err != nil {
+			return ctrl.Result{}, client.IgnoreNotFound(err)
+		}
+		if seen.released() {
+			return ctrl.Result{}, nil
+		}
+		decided = seen.decide()
+	}
+	return r.carryOut(ctx, seen, decided)
+}
+
+// carryOut persists what was decided before anything is done about it, and tells of
+// it after.
+func (r *Reconciler) carryOut(ctx context.Context, seen *seen, decided decision) (ctrl.Result, error) {
+	if decided.changed {
+		err := r.write(ctx, seen.deployment, decided.status)
+		switch {
+		case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
+			return ctrl.Result{RequeueAfter: conflictDelay}, nil
+		case err != nil:
+			return ctrl.Result{}, fmt.Errorf("writing the retirement: %w", err)
+		}
+		r.tell(ctx, seen, decided.status)
+	}
+	r.reads.keep(seen.key(), boundBy(decided.status.Retirement))
+	wake, err := r.act(ctx, seen, decided.actions)
+	if err != nil {
+		// An operation has its times, and one thing that fails must not keep the others
+		// from them. Without one, the time to the next try grows.
+		if wake.IsZero() || !underWay(decided.status.Retirement) {
+			return ctrl.Result{}, err
+		}
+		log.FromContext(ctx).Error(err, "Not done, and tried again", "at", wake)
+	}
+	if wake.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{RequeueAfter: max(wake.Sub(r.Clock.Now()), time.Millisecond)}, nil
+}
+
+// underWay reports whether an operation has a target that is not given up.
+func underWay(operation *v1alpha1.RetirementStatus) bool {
+	return operation != nil && operation.State != v1alpha1.StateAborted
+}
+
+// decision is what a round came to.
+type decision struct {
+	status  retire.Status
+	actions []retire.Action
+	// changed is whether the status is another than it was.
+	changed bool
+}
+
+func (s *seen) decide() decision {
+	status, actions := retire.Step(s.now, s.spec, s.status, s.observations)
+	status.Retirement = bounded(status.Retirement)
+	if s.unguarded {
+		actions = append(actions, addFinalizer{})
+	}
+	return decision{status, actions, !reflect.DeepEqual(status, s.status)}
+}
+
+// addFinalizer puts the finalizer on an object that is older than it.
+type addFinalizer struct{ retire.WakeAt }
+
+func (d *decision) mattersBeyondReads() bool {
+	for _, action := range d.actions {
+		switch action.(type) {
+		case retire.Probe, retire.WakeAt:
+		default:
+			return true
+		}
+	}
+	return d.changed
+}
+
+// key is the name of the ModelDeployment.
+func (s *seen) key() types.NamespacedName { return client.ObjectKeyFromObject(s.deployment) }
