@@ -1,5 +1,5 @@
-// Command images builds the binaries of lastcall and packs each into a container
-// image, as an archive that containerd, docker and kind can load. It needs
+// Command images builds the binaries of lastcall and packs them into container
+// images, each as an archive that containerd, docker and kind can load. It needs
 // neither a registry nor a daemon.
 //
 // The images have the names that the chart asks for by default, so once they are
@@ -19,8 +19,13 @@ import (
 	"github.com/lastcall-dev/lastcall/hack/ociimage"
 )
 
-// binaries that run in a cluster.
-var binaries = []string{"webhook", "operator"}
+// images by their names, each with its binaries: it runs the first. An uninstall runs
+// kubectl-lastcall, from an image that the nodes have then.
+var images = map[string][]string{
+	"webhook":  {"webhook"},
+	"operator": {"operator"},
+	"retirer":  {"retirer", "kubectl-lastcall"},
+}
 
 func main() {
 	out := flag.String("out", "out/images", "folder to write the archives NAME.tar to")
@@ -51,8 +56,8 @@ func run(ctx context.Context, out, version string) error {
 	if err := build(ctx, dir, version); err != nil {
 		return err
 	}
-	for _, name := range binaries {
-		if err := write(filepath.Join(out, name+".tar"), filepath.Join(dir, name), registry+"/"+name+":"+tag); err != nil {
+	for name, binaries := range images {
+		if err := write(filepath.Join(out, name+".tar"), dir, binaries, registry+"/"+name+":"+tag); err != nil {
 			return fmt.Errorf("image of %s: %w", name, err)
 		}
 	}
@@ -62,8 +67,10 @@ func run(ctx context.Context, out, version string) error {
 // build builds all binaries at once, so that they are linked side by side.
 func build(ctx context.Context, dir, version string) error {
 	args := []string{"build", "-trimpath", "-ldflags", "-s -w -X main.version=" + version, "-o", dir + "/"}
-	for _, name := range binaries {
-		args = append(args, "./cmd/"+name)
+	for _, binaries := range images {
+		for _, name := range binaries {
+			args = append(args, "./cmd/"+name)
+		}
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -93,14 +100,13 @@ func chartDefaults() (registry, tag string, err error) {
 	return values.Image.Registry, chart.AppVersion, nil
 }
 
-// write packs a binary into an image that runs it.
-func write(archive, binary, reference string) error {
-	name := filepath.Base(binary)
-	image, err := ociimage.Build(ociimage.Spec{
-		Files:      []ociimage.File{{Path: "/" + name, Source: binary, Mode: 0o755}},
-		Entrypoint: []string{"/" + name},
-		User:       "65532:65532",
-	})
+// write packs binaries of dir into an image that runs the first of them.
+func write(archive, dir string, binaries []string, reference string) error {
+	spec := ociimage.Spec{Entrypoint: []string{"/" + binaries[0]}, User: "65532:65532"}
+	for _, name := range binaries {
+		spec.Files = append(spec.Files, ociimage.File{Path: "/" + name, Source: filepath.Join(dir, name), Mode: 0o755})
+	}
+	image, err := ociimage.Build(spec)
 	if err != nil {
 		return err
 	}

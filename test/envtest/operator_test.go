@@ -80,13 +80,21 @@ func rulesOf(t *testing.T, account client.ObjectKey, namespace string) map[strin
 	return rules
 }
 
+// granted is what an account may do in a namespace beyond what every account may.
+func granted(t *testing.T, account client.ObjectKey, namespace string) map[string]string {
+	t.Helper()
+	nobody := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: account.Namespace, GenerateName: "nobody-"}}
+	require.NoError(t, api.Create(t.Context(), nobody))
+	anybody := rulesOf(t, client.ObjectKeyFromObject(nobody), namespace)
+	rules := rulesOf(t, account, namespace)
+	maps.DeleteFunc(rules, func(what, verbs string) bool { return anybody[what] == verbs })
+	return rules
+}
+
 func TestTheOperatorMayDoJustWhatItNeeds(t *testing.T) {
 	account := installOperator(t)
-	nobody := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: account.Namespace, Name: "nobody"}}
-	require.NoError(t, api.Create(t.Context(), nobody))
-
 	want := map[string]string{
-		"modeldeployments.lastcall.dev":            "get list watch",
+		"modeldeployments.lastcall.dev":            "get list watch patch",
 		"modeldeployments/status.lastcall.dev":     "patch",
 		"modeldeployments/finalizers.lastcall.dev": "update",
 		"pods":                        "get list watch create delete",
@@ -94,16 +102,10 @@ func TestTheOperatorMayDoJustWhatItNeeds(t *testing.T) {
 		"poddisruptionbudgets.policy": "get list watch create patch",
 		"events.events.k8s.io":        "create patch",
 	}
-	may := func(ns string) map[string]string {
-		anybody := rulesOf(t, client.ObjectKeyFromObject(nobody), ns)
-		rules := rulesOf(t, account, ns)
-		maps.DeleteFunc(rules, func(what, verbs string) bool { return anybody[what] == verbs })
-		return rules
-	}
-	assert.Equal(t, want, may("default"), "anywhere")
+	assert.Equal(t, want, granted(t, account, "default"), "anywhere")
 	want["leases.coordination.k8s.io"] = "create"
 	want["leases.coordination.k8s.io "+account.Name] = "get update"
-	assert.Equal(t, want, may(account.Namespace), "in its own namespace")
+	assert.Equal(t, want, granted(t, account, account.Namespace), "in its own namespace")
 
 	as := clientOf(t, account)
 	pod := enginePod("default", "any", nil)

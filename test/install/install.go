@@ -51,7 +51,9 @@ func Build(ctx context.Context, engines ...bundle.Variant) (archives []string, r
 		_ = os.RemoveAll(dir)
 		return nil, nil, err
 	}
-	archives = append(archives, filepath.Join(dir, "webhook.tar"), filepath.Join(dir, "operator.tar"))
+	for _, image := range []string{"webhook", "operator", "retirer"} {
+		archives = append(archives, filepath.Join(dir, image+".tar"))
+	}
 	return archives, func() { _ = os.RemoveAll(dir) }, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -56,6 +57,8 @@ func TestValuesThatDoNotExistAreRefused(t *testing.T) {
 		`webhook.podLabels.app\.kubernetes\.io/managed-by=lastcall-operator`,
 		"operator.worker=1", "operator.workers=0", "operator.replicas=-1", "operator.hostNetwork=true", "operator.logLevel=loud",
 		`operator.podLabels.app\.kubernetes\.io/managed-by=lastcall-operator`,
+		"retirer.workers=101", "retirer.worker=1", "retirer.ports.metrics=8080", "retirer.budgets.drain=4m", "retirer.budgets.drain=240",
+		"retirer.budgets.total=0s", "retirer.budgets.idle=5s", "monitoring.alerts.enable=true", "monitoring.dashboard.labels.a=b",
 	} {
 		_, err := Render(t.Context(), "lastcall", namespace, "--set", flag)
 		assert.ErrorContains(t, err, "values don't meet the specifications of the schema", flag)
@@ -222,6 +225,30 @@ func TestOptionsOfTheOperator(t *testing.T) {
 	assert.Equal(t, deployment.Spec.Selector, budget.Spec.Selector)
 }
 
+func TestOptionsOfTheRetirer(t *testing.T) {
+	documents := render(t, "--show-only=templates/retirer/*", "--set", "networkPolicy.enabled=true",
+		"--set", "retirer.workers=3", "--set", "retirer.replicas=1", "--set", "retirer.logLevel=debug", "--set", "retirer.podLabels.team=a",
+		"--set", "retirer.budgets.withdraw=10s", "--set", "retirer.budgets.drain=1800s", "--set", "retirer.budgets.total=1900s",
+		"--set", "retirer.image=example.com/retirer@sha256:0123",
+	)
+	deployment := one[appsv1.Deployment](t, documents, "Deployment")
+	assert.Equal(t, int32(1), *deployment.Spec.Replicas)
+	pod := deployment.Spec.Template.Spec
+	assert.Equal(t, "example.com/retirer@sha256:0123", pod.Containers[0].Image)
+	assert.Equal(t, []string{
+		"--name=lastcall-retirer", "--namespace=" + namespace, "--metrics-address=:8080", "--health-address=:8081", "--log-level=debug",
+		"--workers=3", "--withdraw-budget=10s", "--drain-budget=1800s", "--total-budget=1900s",
+	}, pod.Containers[0].Args)
+	assert.Equal(t, "a", deployment.Spec.Template.Labels["team"])
+	account := one[corev1.ServiceAccount](t, documents, "ServiceAccount")
+	assert.Equal(t, account.Name, pod.ServiceAccountName)
+	policy := one[networkingv1.NetworkPolicy](t, documents, "NetworkPolicy")
+	assert.Equal(t, deployment.Spec.Selector.MatchLabels, policy.Spec.PodSelector.MatchLabels)
+	assert.Len(t, policy.Spec.Ingress[0].Ports, 2)
+	budget := one[policyv1.PodDisruptionBudget](t, documents, "PodDisruptionBudget")
+	assert.Equal(t, deployment.Spec.Selector, budget.Spec.Selector)
+}
+
 // Kubernetes adds the rules to its own ClusterRoles by these labels.
 func TestModelDeploymentsAreForUsersOfANamespace(t *testing.T) {
 	may := map[string][]string{}
@@ -246,9 +273,13 @@ func TestModelDeploymentsAreForUsersOfANamespace(t *testing.T) {
 
 func TestOpenShiftMayChooseTheUser(t *testing.T) {
 	documents := render(t, "--set", "webhook.podSecurityContext.runAsUser=null", "--set", "webhook.containerSecurityContext.privileged=false",
-		"--set", "operator.podSecurityContext.runAsUser=null", "--set", "operator.containerSecurityContext.privileged=false")
+		"--set", "operator.podSecurityContext.runAsUser=null", "--set", "operator.containerSecurityContext.privileged=false",
+		"--set", "retirer.podSecurityContext.runAsUser=null", "--set", "retirer.containerSecurityContext.privileged=false")
 	deployments := decode[appsv1.Deployment](t, documents, "Deployment")
-	require.Len(t, deployments, 2)
+	require.Len(t, deployments, 3)
+	uninstall := one[batchv1.Job](t, documents, "Job").Spec.Template.Spec
+	assert.Nil(t, uninstall.SecurityContext.RunAsUser)
+	assert.True(t, *uninstall.SecurityContext.RunAsNonRoot)
 	for _, deployment := range deployments {
 		pod := deployment.Spec.Template.Spec
 		assert.Nil(t, pod.SecurityContext.RunAsUser)
