@@ -3,23 +3,27 @@ package cli_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 )
 
-// apiServer answers reads about the objects of a file as an API server does, with
+// apiServer answers reads and patches of the objects of a file as an API server does, with
 // discovery, label selectors and pages. It knows the kinds that the file has, and
 // the kinds of Kubernetes itself. A document of the kind Forbidden lists resources
 // that may not be read.
@@ -27,6 +31,7 @@ type apiServer struct {
 	kinds     []schema.GroupVersionKind
 	objects   []unstructured.Unstructured
 	forbidden []string
+	mu        sync.Mutex
 }
 
 // page is how many objects a list answers with at a time, so that every story reads
@@ -71,8 +76,10 @@ func serve(objects, kubeconfig string, atEnd func(func())) error {
 func resourceOf(kind string) string { return strings.ToLower(kind) + "s" }
 
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet {
-		http.Error(w, "only reads are expected", http.StatusMethodNotAllowed)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.Method != http.MethodGet && r.Method != http.MethodPatch {
+		http.Error(w, "only reads and patches are expected", http.StatusMethodNotAllowed)
 		return
 	}
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
@@ -106,6 +113,8 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
 	case slices.Contains(s.forbidden, resource):
 		fail(w, http.StatusForbidden, metav1.StatusReasonForbidden, resource+` is forbidden: User "jane" cannot read it`)
+	case r.Method == http.MethodPatch:
+		s.patch(w, r, s.kinds[kind], namespace, name)
 	case name != "":
 		s.get(w, s.kinds[kind], namespace, name)
 	default:
@@ -150,6 +159,45 @@ func (s *apiServer) get(w http.ResponseWriter, kind schema.GroupVersionKind, nam
 		}
 	}
 	fail(w, http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("%s %q not found", resourceOf(kind.Kind), name))
+}
+
+// patch applies a patch as the API server does, and counts up the resource version:
+// a patch that names another one is a conflict, one whose test fails is invalid.
+func (s *apiServer) patch(w http.ResponseWriter, r *http.Request, kind schema.GroupVersionKind, namespace, name string) {
+	i := slices.IndexFunc(s.objects, func(o unstructured.Unstructured) bool {
+		return o.GroupVersionKind() == kind && o.GetNamespace() == namespace && o.GetName() == name
+	})
+	if i < 0 {
+		s.get(w, kind, namespace, name)
+		return
+	}
+	before := s.objects[i].GetResourceVersion()
+	text, _ := json.Marshal(s.objects[i].Object)
+	body, _ := io.ReadAll(r.Body)
+	var err error
+	if r.Header.Get("Content-Type") == string(types.JSONPatchType) {
+		var patch jsonpatch.Patch
+		if patch, err = jsonpatch.DecodePatch(body); err == nil {
+			text, err = patch.Apply(text)
+		}
+	} else {
+		text, err = jsonpatch.MergePatch(text, body)
+	}
+	var changed unstructured.Unstructured
+	if err == nil {
+		err = json.Unmarshal(text, &changed.Object)
+	}
+	switch {
+	case err != nil:
+		fail(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, err.Error())
+	case changed.GetResourceVersion() != before:
+		fail(w, http.StatusConflict, metav1.StatusReasonConflict, "the object has been modified")
+	default:
+		version, _ := strconv.Atoi(before)
+		changed.SetResourceVersion(strconv.Itoa(version + 1))
+		s.objects[i] = changed
+		answer(w, changed.Object)
+	}
 }
 
 func (s *apiServer) list(w http.ResponseWriter, r *http.Request, kind schema.GroupVersionKind, namespace string) {

@@ -4,14 +4,25 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
 )
 
-// Streams are what a command reads from and writes to.
+// Streams are what a command reads from and writes to, and its clock.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
+	// Clock is the real one where it is nil.
+	Clock clock.PassiveClock
+}
+
+func (s Streams) now() time.Time {
+	if s.Clock == nil {
+		return clock.RealClock{}.Now()
+	}
+	return s.Clock.Now()
 }
 
 // Exit codes; see the package comment.
@@ -61,7 +72,8 @@ func newRoot(s Streams) *cobra.Command {
 		Use:   "kubectl-lastcall",
 		Short: "Let LLM engines finish their work before Kubernetes takes them away",
 		Long: `kubectl lastcall shows what lastcall does to your manifests and what it reads from
-your engines, and what became of them in a cluster. All commands but status need no
+your engines, and what became of them in a cluster: what runs, what is being taken away,
+why a replica is held and what to do about it. inject, validate, gauges and hook need no
 cluster: they use the code of the webhook.`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl lastcall"},
 		SilenceErrors: true,
@@ -71,7 +83,8 @@ cluster: they use the code of the webhook.`,
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newGauges(s), newInject(s), newValidate(s), newHook(s), newStatus(s), newVersion(s))
+	root.AddCommand(newGauges(s), newInject(s), newValidate(s), newHook(s), newStatus(s),
+		newExplain(s), newScale(s), newRetry(s), newFinalizers(s), newUninstall(s), newVersion(s))
 	return root
 }
 

@@ -9,18 +9,23 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/lastcall-dev/lastcall/internal/cli"
 )
 
 var update = flag.Bool("update", false, "write the expected files of the scripts anew; read the difference before you commit it")
 
+// night is when all stories are told.
+var night = testingclock.NewFakePassiveClock(time.Date(2026, 1, 1, 3, 0, 0, 0, time.UTC))
+
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"kubectl-lastcall": func() {
-			os.Exit(cli.Run(os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+			os.Exit(cli.Run(os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Clock: night}))
 		},
 	})
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
@@ -26,9 +27,21 @@ func (c *cluster) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&c.namespace, "namespace", "n", "", "the namespace (default: the context's)")
 }
 
-// connect returns a client that reads from the cluster, and the namespace. It sends
-// nothing yet.
-func (c *cluster) connect() (client.Reader, string, error) {
+// fieldManager is who the managed fields of an object name for what a person changed
+// with this program.
+const fieldManager = "kubectl-lastcall"
+
+// addTimeout adds the flag that bounds all that a command asks of the cluster.
+func addTimeout(cmd *cobra.Command, timeout *time.Duration) {
+	cmd.Flags().DurationVar(timeout, "timeout", 30*time.Second, "how long the cluster may take to answer everything")
+}
+
+func badTimeout(timeout time.Duration) error {
+	return usage("--timeout %s: must be longer than 0", timeout)
+}
+
+// connect returns a client of the cluster, and the namespace. It sends nothing yet.
+func (c *cluster) connect() (client.Client, string, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.kubeconfig
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: c.context}
@@ -52,9 +65,9 @@ func (c *cluster) connect() (client.Reader, string, error) {
 	if err := errors.Join(corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, "", fmt.Errorf("registering the kinds: %w", err)
 	}
-	reader, err := client.New(config, client.Options{Scheme: scheme})
+	found, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, "", usage("reading the kubeconfig: %w", err)
 	}
-	return reader, namespace, nil
+	return client.WithFieldOwner(found, fieldManager), namespace, nil
 }

@@ -43,7 +43,7 @@ func TestTheDocumentedCommandsRun(t *testing.T) {
 			}
 		}
 	}
-	require.GreaterOrEqual(t, ran, 9)
+	require.GreaterOrEqual(t, ran, 17)
 }
 
 // run runs a command line without quotes and returns its standard output.
@@ -52,7 +52,7 @@ func run(t *testing.T, command string) string {
 	args, ok := strings.CutPrefix(strings.TrimSpace(command), "kubectl lastcall ")
 	require.True(t, ok, "%q is not a command of ours", command)
 	var out, warnings bytes.Buffer
-	code := cli.Run(strings.Fields(args), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &warnings})
+	code := cli.Run(strings.Fields(args), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &warnings, Clock: night})
 	require.Less(t, code, 2, "%s: %s", command, warnings.String())
 	require.Empty(t, warnings.String(), command)
 	return out.String()
@@ -65,8 +65,9 @@ func TestEveryKeyOfTheReportIsDocumented(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, serve("testdata/docs-cluster.yaml", kubeconfig, t.Cleanup))
 	t.Setenv("KUBECONFIG", kubeconfig)
-	keys := regexp.MustCompile(`"([a-zA-Z]+)":`).FindAllStringSubmatch(run(t, "kubectl lastcall status -o json"), -1)
-	require.Greater(t, len(keys), 60)
+	keys := regexp.MustCompile(`"([a-zA-Z]+)":`).FindAllStringSubmatch(run(t, "kubectl lastcall status -A -o json")+
+		run(t, "kubectl lastcall explain chat -n team-b -o json")+run(t, "kubectl lastcall finalizers -A -o json"), -1)
+	require.Greater(t, len(keys), 100)
 	for _, key := range keys {
 		require.Regexp(t, "`(…|[a-zA-Z.]|\\[\\])*"+key[1]+"(\\[\\])?`", string(text))
 	}

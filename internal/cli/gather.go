@@ -97,16 +97,24 @@ func (g *gatherer) readModelDeployments(ctx context.Context) error {
 
 // readModelDeployment reads one ModelDeployment and its Pods.
 func (g *gatherer) readModelDeployment(ctx context.Context, name string) error {
+	md, err := readModelDeployment(ctx, g.client, g.namespace, name)
+	if err != nil {
+		return err
+	}
+	g.facts.deployments = []v1alpha1.ModelDeployment{*md}
+	return g.appendPods(ctx, g.namespace, names.LabelManagedBy+"="+names.Operator+","+names.LabelInstance+"="+name)
+}
+
+func readModelDeployment(ctx context.Context, c client.Reader, namespace, name string) (*v1alpha1.ModelDeployment, error) {
 	var md v1alpha1.ModelDeployment
-	err := g.client.Get(ctx, client.ObjectKey{Namespace: g.namespace, Name: name}, &md)
+	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &md)
 	if meta.IsNoMatchError(err) {
-		return errors.New("ModelDeployments are not installed in this cluster: install the chart of lastcall")
+		return nil, errors.New("ModelDeployments are not installed in this cluster: install the chart of lastcall")
 	}
 	if err != nil {
-		return fmt.Errorf("reading ModelDeployment %q in namespace %s: %w", name, g.namespace, err)
+		return nil, fmt.Errorf("reading ModelDeployment %q in namespace %s: %w", name, namespace, err)
 	}
-	g.facts.deployments = []v1alpha1.ModelDeployment{md}
-	return g.appendPods(ctx, g.namespace, names.LabelManagedBy+"="+names.Operator+","+names.LabelInstance+"="+name)
+	return &md, nil
 }
 
 func (g *gatherer) readNamespaces(ctx context.Context) error {

@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -38,7 +39,7 @@ flight; the reason says why), 3 the command could not be run as asked.`,
 			if err != nil {
 				return err
 			}
-			if err := oneOf("output", output, "text", "json"); err != nil {
+			if err := checkOutput(output, "text", "json"); err != nil {
 				return err
 			}
 			body, err := s.read(file, engine.MaxBody)
@@ -119,12 +120,10 @@ func engineNames() string {
 	return strings.Join(all, " or ")
 }
 
-// oneOf checks a flag with a closed set of values.
-func oneOf(flag, value string, values ...string) error {
-	for _, v := range values {
-		if value == v {
-			return nil
-		}
+// checkOutput checks --output, of which a command takes these values.
+func checkOutput(output string, values ...string) error {
+	if slices.Contains(values, output) {
+		return nil
 	}
-	return usage("--%s %q: must be %s", flag, value, strings.Join(values, " or "))
+	return usage("--output %q: must be %s", output, strings.Join(values, " or "))
 }

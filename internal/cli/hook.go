@@ -29,7 +29,7 @@ Exit codes: 0 done, 3 the command could not be run as asked.`,
   kubectl lastcall hook --engine sglang --grace 60 --port 30001`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := oneOf("output", output, "program", "yaml"); err != nil {
+			if err := checkOutput(output, "program", "yaml"); err != nil {
 				return err
 			}
 			if _, err := lookUpEngine(name); err != nil {

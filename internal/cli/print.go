@@ -19,9 +19,14 @@ func formatReport(r report, output, scope string) []byte {
 	if output == "text" {
 		return []byte(r.text(scope))
 	}
-	text, err := json.MarshalIndent(r, "", "  ")
+	return encode(r, output)
+}
+
+// encode writes data as json or yaml.
+func encode(data any, output string) []byte {
+	text, err := json.MarshalIndent(data, "", "  ")
 	if err == nil && output == "yaml" {
-		text, err = yaml.Marshal(r)
+		text, err = yaml.Marshal(data)
 	}
 	if err != nil {
 		panic(err) // strings, numbers and lists of them always encode
@@ -84,6 +89,12 @@ func (d deploymentReport) text(where string) string {
 	conditions.print(&out)
 	for _, role := range d.Roles {
 		role.print(&out)
+	}
+	if d.Retirement != nil {
+		d.Retirement.print(&out)
+	}
+	if d.LastRetirement != nil {
+		d.LastRetirement.print(&out)
 	}
 	return out.String()
 }
@@ -232,14 +243,14 @@ func yesOrNo(b bool) string {
 	return "no"
 }
 
-// longestList is how many ordinals are written out.
+// longestList is how many of a list are written out.
 const longestList = 10
 
-func enumerate(ordinals []int) string {
+func enumerate[T any](all []T) string {
 	var words []string
-	for i, n := range ordinals {
+	for i, n := range all {
 		if i == longestList {
-			words = append(words, fmt.Sprintf("and %d more", len(ordinals)-i))
+			words = append(words, fmt.Sprintf("and %d more", len(all)-i))
 			break
 		}
 		words = append(words, fmt.Sprint(n))

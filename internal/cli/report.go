@@ -28,6 +28,10 @@ type deploymentReport struct {
 	ObservedGeneration int64             `json:"observedGeneration"`
 	Conditions         []conditionReport `json:"conditions"`
 	Roles              []roleReport      `json:"roles"`
+	// Retirement is null where nothing is being taken away and nothing was given up;
+	// LastRetirement where none has ended yet.
+	Retirement     *retirementReport `json:"retirement"`
+	LastRetirement *lastReport       `json:"lastRetirement"`
 }
 
 type conditionReport struct {

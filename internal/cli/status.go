@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,7 +34,7 @@ asked.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := oneOf("output", output, "text", "json", "yaml"); err != nil {
+			if err := checkOutput(output, "text", "json", "yaml"); err != nil {
 				return err
 			}
 			name := ""
@@ -46,7 +45,7 @@ asked.`,
 				return usage("-A with a name: a ModelDeployment is in one namespace; name that with -n")
 			}
 			if timeout <= 0 {
-				return usage("--timeout %s: must be longer than 0", timeout)
+				return badTimeout(timeout)
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
@@ -56,7 +55,7 @@ asked.`,
 	at.addFlags(cmd)
 	cmd.Flags().BoolVarP(&allNamespaces, "all-namespaces", "A", false, "all namespaces")
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text, json or yaml")
-	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long the cluster may take to answer everything")
+	addTimeout(cmd, &timeout)
 	return cmd
 }
 
@@ -76,11 +75,5 @@ func status(ctx context.Context, s Streams, at cluster, allNamespaces bool, name
 	if err := write(s.Out, formatReport(r, output, namespace)); err != nil {
 		return err
 	}
-	for _, what := range r.Unread {
-		fmt.Fprintf(s.Err, "Error: could not read %s\n", what)
-	}
-	if len(r.Unread) > 0 {
-		return exit{code: exitFailed}
-	}
-	return nil
+	return reportUnread(s, r.Unread)
 }

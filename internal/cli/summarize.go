@@ -61,6 +61,8 @@ func summarizeDeployment(md v1alpha1.ModelDeployment, pods []corev1.Pod) deploym
 		ObservedGeneration: md.Status.ObservedGeneration,
 		Conditions:         []conditionReport{},
 		Roles:              []roleReport{},
+		Retirement:         reportRetirement(&md),
+		LastRetirement:     reportLast(&md),
 	}
 	for _, name := range []string{names.ConditionReady, names.ConditionProgressing, names.ConditionRetiring} {
 		for _, c := range md.Status.Conditions {
