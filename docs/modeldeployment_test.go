@@ -63,7 +63,9 @@ func TestConditionsTable(t *testing.T) {
 	for _, condition := range constants(t, "conditions.go", "Conditions of a ModelDeployment") {
 		fmt.Fprintf(&table, "| `%s` | | %s |\n", condition.value, condition.meaning)
 		if condition.value == names.ConditionRetiring {
-			continue // its reasons come with the retirement protocol
+			table.WriteString("| | `Admitted` to `Settling` | How far the replica is that is least far: [the states](protocol.md). |\n")
+			table.WriteString("| | `Completed`, `Aborted`, `Cancelled` | How the last retirement ended. |\n")
+			continue
 		}
 		for _, reason := range constants(t, "conditions.go", "Reasons of the condition "+condition.value) {
 			fmt.Fprintf(&table, "| | `%s` | %s |\n", reason.value, reason.meaning)
@@ -86,6 +88,35 @@ func TestTablesOfConstants(t *testing.T) {
 		requireBlock(t, modelDeploymentPage, block, table.String())
 	}
 }
+
+func TestRetirementTables(t *testing.T) {
+	var reasons strings.Builder
+	reasons.WriteString("| reason | meaning |\n|---|---|\n")
+	for _, c := range slices.Concat(
+		constants(t, "retirement.go", "Why a replica is held"),
+		constants(t, "readings.go", "Reasons why a /metrics body"),
+		constants(t, "retirement.go", "Reasons of a retirement beside those"),
+	) {
+		fmt.Fprintf(&reasons, "| `%s` | %s |\n", c.value, c.meaning)
+	}
+	requireBlock(t, retirementPage, "reasons", reasons.String())
+
+	var events strings.Builder
+	events.WriteString("| event | meaning |\n|---|---|\n")
+	for _, c := range constants(t, "retirement.go", "Reasons of events of the retirer") {
+		fmt.Fprintf(&events, "| `%s` | %s |\n", c.value, c.meaning)
+	}
+	requireBlock(t, retirementPage, "events", events.String())
+
+	var metrics strings.Builder
+	metrics.WriteString("| metric | meaning |\n|---|---|\n")
+	for _, c := range constants(t, "metrics.go", "Metrics of the retirer") {
+		fmt.Fprintf(&metrics, "| `%s` | %s |\n", c.value, c.meaning)
+	}
+	requireBlock(t, retirementPage, "metrics", metrics.String())
+}
+
+const retirementPage = "retirement.md"
 
 // constant is one of api/names, with the sentence that documents it.
 type constant struct{ value, meaning string }
