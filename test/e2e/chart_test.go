@@ -21,7 +21,7 @@ import (
 const modelDeployment = `
 apiVersion: lastcall.dev/v1alpha1
 kind: ModelDeployment
-metadata: {name: kept}
+metadata: {name: kept, finalizers: [lastcall.dev/retirement]}
 spec:
   model: {name: m}
   engine: {name: vLLM, image: "vllm/vllm-openai:v0.29.0"}
@@ -55,7 +55,7 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 
 	before := certificates(t, c, namespace)
 	pods := ownPods(t, c, namespace)
-	require.Len(t, pods, 4, "two of the webhook, two of the operator")
+	require.Len(t, pods, 6, "two each of the webhook, the operator and the retirer")
 	require.NoError(t, install.Chart(ctx, c, namespace, "webhook.failurePolicy=Fail"))
 	assert.Equal(t, before, certificates(t, c, namespace), "an upgrade leaves the certificate and the CA bundles alone")
 	assert.Equal(t, pods, ownPods(t, c, namespace), "and replaces no Pod")
@@ -65,7 +65,7 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 	require.NoError(t, install.Uninstall(ctx, c, namespace))
 	requireNothingLeft(t, c)
 	_, err := c.Kubectl(ctx, "-n", namespace, "delete", "modeldeployment", "kept", "--timeout=10s")
-	assert.NoError(t, err, "the ModelDeployment was kept, and nothing keeps it from going")
+	assert.NoError(t, err, "the ModelDeployment was kept, its finalizer was not, and nothing keeps it from going")
 }
 
 // certificates is all that is made at run time: the Secret and the CA bundles.

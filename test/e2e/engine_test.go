@@ -100,10 +100,18 @@ func adopt(t *testing.T, c *kube.Cluster, key client.ObjectKey) *engine {
 // fault switches faults on the engine, as {"metrics": "hang"}.
 func (e *engine) fault(t *testing.T, faults string) {
 	t.Helper()
-	err := e.cluster.Clientset.CoreV1().RESTClient().Post().Namespace(e.pod.Namespace).Resource("pods").
-		Name(fmt.Sprintf("%s:%d", e.pod.Name, controlPort)).SubResource("proxy").Suffix("faults").
-		SetHeader("Content-Type", "application/json").Body([]byte(faults)).Do(t.Context()).Error()
-	require.NoError(t, err)
+	require.NoError(t, e.control("faults").SetHeader("Content-Type", "application/json").Body([]byte(faults)).Do(t.Context()).Error())
+}
+
+// crash ends the engine's process, whose kubelet starts another.
+func (e *engine) crash(t *testing.T) {
+	t.Helper()
+	require.Error(t, e.control("crash").Do(t.Context()).Error(), "it ends without an answer")
+}
+
+func (e *engine) control(path string) *rest.Request {
+	return e.cluster.Clientset.CoreV1().RESTClient().Post().Namespace(e.pod.Namespace).Resource("pods").
+		Name(fmt.Sprintf("%s:%d", e.pod.Name, controlPort)).SubResource("proxy").Suffix(path)
 }
 
 // generate starts a request that takes this long, straight to the engine, and

@@ -41,7 +41,7 @@ var (
 		inUse = true
 		// A test that taints the node means its engines, not lastcall.
 		return install.Chart(context.Background(), connected, install.Namespace,
-			"webhook.tolerations[0].operator=Exists", "operator.tolerations[0].operator=Exists")
+			"webhook.tolerations[0].operator=Exists", "operator.tolerations[0].operator=Exists", "retirer.tolerations[0].operator=Exists")
 	})
 	// inUse is whether a test relies on lastcall being installed.
 	inUse bool

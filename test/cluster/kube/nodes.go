@@ -13,6 +13,9 @@ import (
 // Own tells whether the cluster is one of test/cluster's. Another one may hold things that a test must not touch.
 func (c *Cluster) Own() bool { return c.own != nil }
 
+// Pause stops a component of a cluster of our own, such as kubelet, until resume is called.
+func (c *Cluster) Pause(component string) (resume func() error, err error) { return c.own.Pause(component) }
+
 // Worker is the name of a node that takes any Pod. It is the only one in a cluster of our own.
 func (c *Cluster) Worker(ctx context.Context) (string, error) {
 	nodes, err := c.Clientset.CoreV1().Nodes().List(ctx, metav1.ListOptions{})

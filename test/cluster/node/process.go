@@ -111,6 +111,20 @@ func (c *Cluster) start(name string, argv ...string) error {
 	return c.spawn(name, append(enter, argv...)...)
 }
 
+// Pause stops a component where it is, as a machine that hangs would, until resume is called.
+func (c *Cluster) Pause(name string) (resume func() error, err error) {
+	for _, p := range c.state.Processes {
+		if p.Name != name || !p.alive() {
+			continue
+		}
+		if err := syscall.Kill(p.PID, syscall.SIGSTOP); err != nil {
+			return nil, fmt.Errorf("pausing %s: %w", name, err)
+		}
+		return func() error { return syscall.Kill(p.PID, syscall.SIGCONT) }, nil
+	}
+	return nil, fmt.Errorf("pausing %s: no such component runs", name)
+}
+
 func (c *Cluster) logPath(name string) string { return filepath.Join(c.dir, "log", name+".log") }
 
 // logEnd is a component's last log lines, for an error message.
