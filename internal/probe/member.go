@@ -91,7 +91,14 @@ func endpoint(record string, pod corev1.PodStatus) (engine.Endpoint, error) {
 	}
 	hosts := []string{host.String()}
 	if host == netip.AddrFrom4([4]byte{127, 0, 0, 1}) {
+		// As the hook does: an engine that was told a --host may listen on that address
+		// alone, and it is one of the Pod's.
 		hosts = append(hosts, netip.IPv6Loopback().String())
+		for _, ip := range pod.PodIPs {
+			if addr, err := netip.ParseAddr(ip.IP); err == nil {
+				hosts = append(hosts, addr.Unmap().String())
+			}
+		}
 	}
 	return engine.Endpoint{Scheme: scheme, Hosts: hosts, Port: int32(at.Port()), Path: path}, nil
 }

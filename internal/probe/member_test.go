@@ -124,7 +124,7 @@ func TestAnEngineWhoseGaugesAreNotKnownIsNeverIdle(t *testing.T) {
 
 func TestTheEndpointOfARecord(t *testing.T) {
 	for record, want := range map[string]engine.Endpoint{
-		"http://127.0.0.1:8000/metrics":      {Scheme: "http", Hosts: []string{"127.0.0.1", "::1"}, Port: 8000, Path: "/metrics"},
+		"http://127.0.0.1:8000/metrics":      {Scheme: "http", Hosts: []string{"127.0.0.1", "::1", "10.0.0.7", "fd00::7"}, Port: 8000, Path: "/metrics"},
 		"https://[::1]:30000/a/metrics?x=%1": {Scheme: "https", Hosts: []string{"::1"}, Port: 30000, Path: "/a/metrics?x=%1"},
 		"http://127.0.0.9:8000/metrics":      {Scheme: "http", Hosts: []string{"127.0.0.9"}, Port: 8000, Path: "/metrics"},
 		"http://10.0.0.7:8000/metrics":       {Scheme: "http", Hosts: []string{"10.0.0.7"}, Port: 8000, Path: "/metrics"},
