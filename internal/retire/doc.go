@@ -26,8 +26,8 @@
 // A target is one replica, and targets advance alone.
 //
 //	Admitted -> Disqualified -> Withdrawing -> Draining -> Deleting -> Settling -> Completed
-//	    \            \              \             \
-//	     +------------+--------------+-------------+--> Aborted
+//	    \            \              \             \           :
+//	     +------------+--------------+-------------+- - - - - +--> Aborted
 //
 //	Admitted      its members and their containers are bound: no other is touched
 //	Disqualified  its members are marked, so that nothing new chooses them
@@ -37,6 +37,9 @@
 //	Settling      every delete was accepted; its Pods are leaving
 //	Completed     its Pods are gone
 //	Aborted       it was kept and serves again; the reason says what ran out
+//
+// Deleting ends Aborted only where no delete was accepted and the proof could not
+// be earned again in the time of Draining: nothing is held for ever.
 //
 // Only three ways lead back: a mark that somebody removed (Withdrawing or Draining
 // to Disqualified), a delete that was refused (the proof is earned again before

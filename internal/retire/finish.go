@@ -54,29 +54,30 @@ func (s *step) finish() {
 	if s.operation == nil {
 		return
 	}
-	cancelled, completed := 0, 0
+	cancelled, done := 0, 0
 	reason := ""
-	s.operation.Targets = slices.DeleteFunc(s.operation.Targets, func(t v1alpha1.RetirementTarget) bool {
+	underWay := s.anyActive()
+	s.forget(func(t *v1alpha1.RetirementTarget) bool {
 		switch {
-		case t.State == v1alpha1.StateAborted && !s.unwanted(key{t.Role, t.Ordinal}):
-			if !s.serves(&t) {
+		case s.given(t):
+			return s.emptied(t)
+		case aborted(t):
+			if !s.serves(t) {
 				return false
 			}
 			cancelled++
 			return true
-		case t.State == v1alpha1.StateAborted:
-			return len(s.bound(&t)) > 0 && !slices.ContainsFunc(s.bound(&t), func(b bound) bool { return b.pod != nil })
-		case t.State == v1alpha1.StateCompleted && !s.anyActive():
-			completed++
+		case completed(t) && !underWay:
+			done++
 			reason = t.Reason
 			return true
 		}
 		return false
 	})
-	if s.anyActive() {
+	if underWay {
 		return
 	}
-	given := slices.IndexFunc(s.operation.Targets, func(t v1alpha1.RetirementTarget) bool { return s.unwanted(key{t.Role, t.Ordinal}) })
+	given := slices.IndexFunc(s.operation.Targets, func(t v1alpha1.RetirementTarget) bool { return s.given(&t) })
 	switch {
 	case given < 0 && len(s.operation.Targets) > 0:
 		return // what is wanted again is let go once its mark was seen undone
@@ -84,15 +85,49 @@ func (s *step) finish() {
 		if s.operation.State != v1alpha1.StateAborted {
 			s.conclude(v1alpha1.EndAborted, s.operation.Targets[given].Reason)
 		}
+		asked := s.spec.RetryToken != "" && s.spec.RetryToken != s.operation.LastConsumedRetryToken
+		if asked || s.waiting() > 0 && len(s.operation.Targets) < maxListed {
+			s.wakeNow()
+		}
 		return
-	case completed > 0:
+	case done > 0:
 		s.conclude(v1alpha1.EndCompleted, reason)
 	case cancelled > 0:
 		s.conclude(v1alpha1.EndCancelled, names.RetireCancelled)
 	}
 	s.operation = nil
-	if len(s.candidates()) > 0 {
+	if len(s.candidates()) > 0 || s.spec.RetryToken != "" {
 		s.wakeNow() // what was asked for meanwhile begins now
+	}
+}
+
+// emptied reports whether nothing is in the slot of a target that was given up,
+// and nothing came there for a while. It holds nothing, so a rollout may replace
+// its Pods: the new ones are as little to be touched as the old ones were, until
+// somebody asks.
+func (s *step) emptied(t *v1alpha1.RetirementTarget) bool {
+	for i := range s.seen.Replicas {
+		r := &s.seen.Replicas[i]
+		if r.Role != t.Role || r.Ordinal != t.Ordinal {
+			continue
+		}
+		if !slices.ContainsFunc(s.bound(t), func(b bound) bool { return b.pod != nil }) {
+			s.rolled(t, s.admit(r).Members)
+		}
+		return false
+	}
+	if len(t.Members) > 0 {
+		s.rolled(t, nil)
+	}
+	until := t.PhaseStartedAt.Add(SettleSlack)
+	s.wakeAt(until)
+	return !s.now.Before(until)
+}
+
+// rolled notes the Pods that a target which was given up has by now.
+func (s *step) rolled(t *v1alpha1.RetirementTarget, members []v1alpha1.RetirementMember) {
+	*t = v1alpha1.RetirementTarget{
+		Role: t.Role, Ordinal: t.Ordinal, State: t.State, PhaseStartedAt: s.at(), Reason: names.RetireMemberReplaced, Members: members,
 	}
 }
 
@@ -138,8 +173,11 @@ func (s *step) message(t *v1alpha1.RetirementTarget) string {
 	if len(t.Members) > 0 {
 		text = t.Members[0].Name
 	}
-	if t.InFlight != nil && *t.InFlight > 0 {
+	switch {
+	case t.Reason == names.HeldServingRequests && t.InFlight != nil:
 		text += ": " + inFlight(*t.InFlight)
+	case t.Message != "":
+		text += ": " + t.Message
 	}
 	if n := len(s.operation.Targets); n > 1 {
 		text += fmt.Sprintf(" (%d replicas)", n)

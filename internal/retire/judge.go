@@ -47,8 +47,7 @@ func (s *step) judge(t *v1alpha1.RetirementTarget, members []bound, after time.T
 	case b.pod.Refresh == 0:
 		return verdict{reason: names.HeldNoGaugeList}
 	}
-	s.do(Probe{Pod: s.ref(b)})
-	s.wakeAt(s.now.Add(ReadInterval))
+	s.probe(b, false)
 	v := idleRun(s.seen.Reads[b.UID], b.ContainerID, after, b.pod.Refresh)
 	if v.idle {
 		// A proof is of what was bound: a member that could hide work ends it.
@@ -108,21 +107,32 @@ func idleRun(reads []Read, containerID string, after time.Time, refresh time.Dur
 }
 
 // record keeps what the last read said, where that is another thing than before or
-// a while ago.
-func (s *step) record(t *v1alpha1.RetirementTarget, v verdict) {
+// a while ago, and reports whether it was.
+func (s *step) record(t *v1alpha1.RetirementTarget, v verdict) bool {
 	if v.last == nil {
-		return
+		return false
 	}
-	if t.ReadAt != nil && v.last.SentAt.Sub(t.ReadAt.Time) < RecordInterval && v.reason == t.Reason {
-		return
+	if t.ReadAt != nil && v.last.SentAt.Sub(t.ReadAt.Time) < RecordInterval && recorded(t, v) {
+		return false
 	}
 	at := metav1.NewMicroTime(v.last.SentAt)
-	t.ReadAt, t.InFlight, t.IdleSince = &at, nil, nil
+	t.ReadAt, t.InFlight, t.IdleSince, t.Message = &at, nil, nil, v.last.Message
 	if v.last.Verdict != ReadFailed {
-		t.InFlight = &v.last.InFlight
+		inFlight := v.last.InFlight
+		t.InFlight = &inFlight
 	}
 	if !v.idleSince.IsZero() {
 		since := metav1.NewMicroTime(v.idleSince)
 		t.IdleSince = &since
 	}
+	return true
+}
+
+// recorded reports whether a target says already what a read said.
+func recorded(t *v1alpha1.RetirementTarget, v verdict) bool {
+	if t.State == v1alpha1.StateDraining {
+		return t.Reason == v.reason
+	}
+	// The reason is another matter, and not that of the read.
+	return (t.InFlight != nil) == (v.last.Verdict != ReadFailed) && (t.IdleSince != nil) == (v.last.Verdict == ReadIdle)
 }

@@ -54,6 +54,8 @@ const (
 	// MaxTargets is how many replicas one operation takes away; the rest follow in the
 	// next.
 	MaxTargets = 64
+	// maxListed is how many targets a status can list, with those that were given up.
+	maxListed = 128
 	// SettleSlack is what Pods may need beyond their grace period to be gone.
 	SettleSlack = 30 * time.Second
 	// ReadInterval is the time between the starts of two reads of a member.

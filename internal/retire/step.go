@@ -55,6 +55,19 @@ type key struct {
 
 func (s *step) do(a Action) { s.actions = append(s.actions, a) }
 
+// probe asks for the next read of a member, and is one action however many ask.
+func (s *step) probe(b bound, clients bool) {
+	ref := PodRef{Name: b.Name, UID: b.UID, ContainerID: b.ContainerID}
+	s.wakeAt(s.now.Add(ReadInterval))
+	for i, a := range s.actions {
+		if p, ok := a.(Probe); ok && p.Pod == ref {
+			s.actions[i] = Probe{Pod: ref, Clients: p.Clients || clients}
+			return
+		}
+	}
+	s.do(Probe{Pod: ref, Clients: clients})
+}
+
 // wakeAt asks for a round at a time to come.
 func (s *step) wakeAt(at time.Time) {
 	if at.After(s.now) && (s.wake.IsZero() || at.Before(s.wake)) {
@@ -75,6 +88,10 @@ func (s *step) targets() []v1alpha1.RetirementTarget {
 func active(t *v1alpha1.RetirementTarget) bool {
 	return t.State != v1alpha1.StateAborted && t.State != v1alpha1.StateCompleted
 }
+
+func aborted(t *v1alpha1.RetirementTarget) bool { return t.State == v1alpha1.StateAborted }
+
+func completed(t *v1alpha1.RetirementTarget) bool { return t.State == v1alpha1.StateCompleted }
 
 // decided reports whether the decision to delete a target stands.
 func decided(t *v1alpha1.RetirementTarget) bool {
@@ -116,21 +133,30 @@ func (s *step) candidates() []*Replica {
 // takeOver makes a running or parked operation a Deletion. What it has decided
 // stands; what it has given up begins anew.
 func (s *step) takeOver() {
-	if !s.spec.Deleting || s.operation == nil || s.operation.Cause == v1alpha1.CauseDeletion {
+	if !s.spec.Deleting || s.operation == nil {
+		return
+	}
+	s.forget(aborted) // candidates again, see start
+	if s.operation.Cause == v1alpha1.CauseDeletion {
 		return
 	}
 	s.operation.Cause = v1alpha1.CauseDeletion
 	s.operation.Generation = s.spec.Generation
 	s.operation.StartedAt, s.operation.Deadline = s.at(), s.deadline()
-	var kept []v1alpha1.RetirementTarget
-	for _, t := range s.operation.Targets {
-		if t.State == v1alpha1.StateAborted {
-			continue // a candidate again, see start
-		}
-		if !decided(&t) {
+	for i := range s.operation.Targets {
+		if t := &s.operation.Targets[i]; !decided(t) {
 			t.PhaseStartedAt = s.at()
 		}
-		kept = append(kept, t)
+	}
+}
+
+// forget takes targets off the list.
+func (s *step) forget(which func(t *v1alpha1.RetirementTarget) bool) {
+	kept := s.operation.Targets[:0]
+	for i := range s.operation.Targets {
+		if t := &s.operation.Targets[i]; !which(t) {
+			kept = append(kept, *t)
+		}
 	}
 	s.operation.Targets = kept
 }
@@ -150,8 +176,10 @@ func (s *step) retry() {
 		s.do(ClearRetry{token})
 	case !s.anyActive():
 		s.operation.LastConsumedRetryToken = token
-		s.operation.Targets = slices.DeleteFunc(s.operation.Targets, func(t v1alpha1.RetirementTarget) bool { return t.State == v1alpha1.StateAborted })
+		cause := s.operation.Cause
+		s.forget(s.given)
 		s.begin(s.candidates())
+		s.operation.Cause = cause // what is asked for again was asked for by then
 	}
 }
 
@@ -171,16 +199,20 @@ func (s *step) start() {
 	fresh := slices.DeleteFunc(slices.Clone(candidates), func(r *Replica) bool { return parked[key{r.Role, r.Ordinal}] })
 	if s.operation != nil && !s.spec.Deleting && s.operation.Generation != s.spec.Generation {
 		s.operation.Generation = s.spec.Generation
-		if len(fresh) > 0 || len(candidates) != len(parked) {
-			s.operation.Targets = slices.DeleteFunc(s.operation.Targets, func(t v1alpha1.RetirementTarget) bool {
-				return t.State == v1alpha1.StateAborted && s.unwanted(key{t.Role, t.Ordinal})
-			})
+		back := slices.ContainsFunc(s.operation.Targets, func(t v1alpha1.RetirementTarget) bool { return !s.given(&t) })
+		if len(fresh) > 0 || back {
+			s.forget(s.given)
 			fresh = candidates
 		}
 	}
 	if len(fresh) > 0 {
 		s.begin(fresh)
 	}
+}
+
+// given reports whether a target was given up and is still to go.
+func (s *step) given(t *v1alpha1.RetirementTarget) bool {
+	return aborted(t) && s.unwanted(key{t.Role, t.Ordinal})
 }
 
 // begin admits replicas, in a new operation unless one is under way.
@@ -191,7 +223,11 @@ func (s *step) begin(replicas []*Replica) {
 			underWay++
 		}
 	}
-	replicas = replicas[:min(len(replicas), max(MaxTargets-underWay, 0))]
+	if s.operation != nil {
+		s.forget(completed) // said already
+	}
+	room := min(MaxTargets-underWay, maxListed-len(s.targets()))
+	replicas = replicas[:min(len(replicas), max(room, 0))]
 	if len(replicas) == 0 {
 		return
 	}
@@ -220,7 +256,11 @@ func (s *step) cause(replicas []*Replica) v1alpha1.RetirementCause {
 	for _, r := range replicas {
 		if _, there := s.spec.Wanted[r.Role]; there {
 			// What was never edited was never lowered, and what this edit lowered is gone.
-			if s.spec.Generation <= 1 || s.last != nil && s.last.Generation == s.spec.Generation {
+			again := s.last != nil && s.last.Generation == s.spec.Generation
+			switch {
+			case again && s.now.Sub(s.last.EndedAt.Time) < RecordInterval:
+				return s.last.Cause // the rest of a large batch
+			case again, s.spec.Generation <= 1:
 				return v1alpha1.CauseSurplus
 			}
 			return v1alpha1.CauseScaleDown
@@ -250,7 +290,7 @@ func answers(members []Member) int {
 		if int(m.Size) != len(members) && m.Size != 0 || m.Size == 0 && len(members) > 1 {
 			return -1
 		}
-		if m.Engine != members[0].Engine || m.Endpoint != members[0].Endpoint {
+		if disagree(m.Engine, members[0].Engine) || disagree(m.Endpoint, members[0].Endpoint) {
 			return -1
 		}
 		if m.Index == 0 || len(members) == 1 {
@@ -262,6 +302,10 @@ func answers(members []Member) int {
 	}
 	return at
 }
+
+// disagree reports whether two members say different things. A worker may say
+// nothing: it serves no gauges.
+func disagree(a, b string) bool { return a != b && a != "" && b != "" }
 
 // bound is a member of a target, and its Pod where that is still there.
 type bound struct {

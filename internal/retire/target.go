@@ -46,8 +46,8 @@ func (s *step) target(t *v1alpha1.RetirementTarget) {
 		s.deleting(t, members)
 	case v1alpha1.StateSettling:
 		s.settling(t, members)
-	default: // a state of another version: what cannot be told is kept
-		s.to(t, v1alpha1.StateAborted, names.RetireStateUnknown)
+	default: // a state of another version: what cannot be told is kept, if anything is
+		s.end(t, names.RetireStateUnknown)
 	}
 }
 
@@ -73,6 +73,9 @@ func settlingReason(t *v1alpha1.RetirementTarget) string {
 func (s *step) to(t *v1alpha1.RetirementTarget, state v1alpha1.RetirementState, reason string) {
 	if t.State != state {
 		t.State, t.PhaseStartedAt = state, s.at()
+		if state != v1alpha1.StateAborted { // what held it back is what people look for
+			t.Message = ""
+		}
 	}
 	t.Reason = reason
 }
@@ -111,7 +114,7 @@ func nothingRuns(members []bound) string {
 	for _, b := range members {
 		switch {
 		case b.pod == nil || b.pod.ContainerID == "":
-		case b.pod.leaving() || b.pod.Running && !b.pod.Ended || b.pod.NodeUnreachable:
+		case b.pod.Running && !b.pod.Ended || b.pod.NodeUnreachable:
 			return ""
 		default:
 			reason = names.RetireNotRunning
@@ -142,6 +145,11 @@ func cannotProve(members []bound) string {
 
 // disqualified marks the members, and goes on when every mark was seen.
 func (s *step) disqualified(t *v1alpha1.RetirementTarget, members []bound) {
+	if s.spec.Deleting { // the operation was another one when the target came here
+		s.to(t, v1alpha1.StateDraining, "")
+		s.draining(t, members)
+		return
+	}
 	if s.outOfTime(t, s.operation.Deadline.Time) {
 		s.end(t, cmp.Or(t.Reason, names.RetireNotMarked))
 		return
@@ -209,19 +217,23 @@ func (s *step) connectedSince(t *v1alpha1.RetirementTarget, members []bound, aft
 	case b.pod.ContainerID != b.ContainerID:
 		return names.HeldContainerRestarted
 	}
-	s.do(Probe{Pod: s.ref(b), Clients: true})
+	s.probe(b, true)
 	verdict := s.seen.Direct[b.UID].Prove(after)
 	v := idleRun(s.seen.Reads[b.UID], b.ContainerID, after, b.pod.Refresh)
-	s.record(t, v)
+	if s.record(t, v) || verdict.Missing != t.Reason {
+		t.Message = cmp.Or(verdict.Message, t.Message)
+	}
 	if verdict.Missing == names.HeldConnectionsUnread && v.last != nil && v.last.Verdict == ReadFailed {
 		return v.reason // why it could not be read says more than that it was not
 	}
 	return verdict.Missing
 }
 
-// markLost sends a target back whose mark somebody removed.
+// markLost sends a target back whose mark somebody removed. What came to Draining
+// was marked, also where the plan is another one by now.
 func (s *step) markLost(t *v1alpha1.RetirementTarget, members []bound) bool {
-	lost := s.spec.Plan != PlanHold && slices.ContainsFunc(members, func(b bound) bool { return staying(b) && !b.pod.Withdrawn })
+	hold := s.spec.Plan == PlanHold && (s.spec.Deleting || t.State == v1alpha1.StateWithdrawing)
+	lost := !hold && slices.ContainsFunc(members, func(b bound) bool { return staying(b) && !b.pod.Withdrawn })
 	if lost && s.spec.Deleting && t.State != v1alpha1.StateWithdrawing {
 		for _, b := range members { // it goes all the same, with nobody sent to it if that can be helped
 			if staying(b) && !b.pod.Withdrawn {
@@ -231,7 +243,11 @@ func (s *step) markLost(t *v1alpha1.RetirementTarget, members []bound) bool {
 		return false
 	}
 	if lost {
-		s.to(t, v1alpha1.StateDisqualified, names.RetireMarkLost)
+		reason := names.RetireMarkLost
+		if t.Reason == names.RetireWithdrawalUnobservable {
+			reason = "" // there was none under the plan as it was
+		}
+		s.to(t, v1alpha1.StateDisqualified, reason)
 		s.disqualified(t, members)
 		return true
 	}
@@ -242,6 +258,9 @@ func (s *step) markLost(t *v1alpha1.RetirementTarget, members []bound) bool {
 func (s *step) draining(t *v1alpha1.RetirementTarget, members []bound) {
 	if s.markLost(t, members) {
 		return
+	}
+	if s.spec.Deleting && s.spec.WaitForIdle {
+		rebind(members) // or a restart would be waited for without bound
 	}
 	verdict := s.judge(t, members, t.PhaseStartedAt.Time)
 	s.record(t, verdict)
@@ -270,118 +289,20 @@ func (s *step) end(t *v1alpha1.RetirementTarget, reason string) {
 		return
 	}
 	s.to(t, v1alpha1.StateAborted, reason)
+	s.actions = slices.DeleteFunc(s.actions, func(a Action) bool { // it is not read any more
+		p, ok := a.(Probe)
+		return ok && slices.ContainsFunc(t.Members, func(m v1alpha1.RetirementMember) bool { return m.UID == p.Pod.UID })
+	})
 }
 
 // outOfTime reports whether a moment has passed, for a target that has one.
 func (s *step) outOfTime(t *v1alpha1.RetirementTarget, at time.Time) bool {
-	return !s.now.Before(at) && !(s.spec.Deleting && s.spec.WaitForIdle && t.State == v1alpha1.StateDraining)
-}
-
-// deleting deletes the members. The decision stands, but a proof of idleness is
-// about a moment that has passed: a delete that was refused is sent again only on
-// a new one.
-func (s *step) deleting(t *v1alpha1.RetirementTarget, members []bound) {
-	if ranNothing(t) && nothingRuns(members) == "" {
-		rebind(members)
-		s.to(t, v1alpha1.StateAdmitted, "")
-		s.wakeNow()
-		return
-	}
-	if !s.mayDelete(t, members) {
-		return
-	}
-	whole := t.Reason == names.RetireIdle || ranNothing(t)
-	for _, b := range members {
-		if !staying(b) || !whole && !b.Answering && s.drains(members) {
-			continue
-		}
-		action := DeleteMember{Pod: PodRef{Name: b.Name, UID: b.UID}}
-		if ranNothing(t) {
-			action.ResourceVersion = b.pod.ResourceVersion
-		}
-		s.do(action)
-	}
-	s.wakeAt(s.now.Add(RefusedDelay))
-}
-
-// mayDelete reports whether the proof that the decision stands on is still one. It
-// is about a moment that has passed: after a delete that was refused, and after a
-// restart, it is earned again.
-func (s *step) mayDelete(t *v1alpha1.RetirementTarget, members []bound) bool {
-	refused := time.Time{}
-	for _, b := range members {
-		if r, ok := s.seen.Refused[b.UID]; ok && staying(b) && r.At.After(refused) {
-			refused = r.At
-		}
-	}
-	if at := refused.Add(RefusedDelay); !refused.IsZero() && s.now.Before(at) {
-		s.wakeAt(at)
-		return false
-	}
-	begun := slices.ContainsFunc(members, func(b bound) bool { return b.Answering && !staying(b) })
-	if t.Reason != names.RetireIdle || begun || s.markLost(t, members) {
-		return t.State == v1alpha1.StateDeleting
-	}
-	until := t.PhaseStartedAt.Add(s.spec.Budgets.Drain)
-	if s.spec.Deleting && !s.spec.WaitForIdle && !s.now.Before(until) {
-		t.Reason = names.RetireNotProvenAgain
-		return true
-	}
-	rebind(members)
-	s.wakeAt(until)
-	v := s.judge(t, members, refused)
-	switch {
-	case v.idle && v.last == nil:
-		return true
-	case !v.idle || s.now.Sub(v.last.SentAt) > ProofAge:
-		s.record(t, v)
-		return false
-	}
-	// The reads that the decision was made on go on to this moment.
-	same := refused.IsZero() && !v.idleSince.After(t.PhaseStartedAt.Time)
-	return same || s.spec.Deleting || s.spec.Plan != PlanConnections || s.connectedSince(t, members, refused) == ""
-}
-
-// rebind binds the engines that run now. A decision to delete is about the Pod:
-// what it has started since is out of reach too, and has to prove itself.
-func rebind(members []bound) {
-	for _, b := range members {
-		if b.pod != nil {
-			b.ContainerID = b.pod.ContainerID
-		}
-	}
-}
-
-// drains reports whether the leader of several members is still there: what it
-// has in flight needs the others, whose own hooks do not wait for it.
-func (s *step) drains(members []bound) bool {
-	return slices.ContainsFunc(members, func(b bound) bool {
-		return b.Answering && b.pod != nil && !b.pod.Ended && (!b.pod.leaving() || s.now.Before(b.pod.LeavingBy.Add(SettleSlack)))
-	})
-}
-
-// settling waits for the Pods to go, and not for ever: the deletes stand.
-func (s *step) settling(t *v1alpha1.RetirementTarget, members []bound) {
-	grace := time.Duration(0)
-	for _, b := range members {
-		if b.pod != nil {
-			grace = max(grace, b.pod.Grace)
-		}
-	}
-	until := t.PhaseStartedAt.Add(grace + SettleSlack)
-	if !s.now.Before(until) {
-		s.to(t, v1alpha1.StateCompleted, names.RetireSettlingOverran)
-		return
-	}
-	s.wakeAt(until)
+	unbounded := s.spec.Deleting && s.spec.WaitForIdle && t.State == v1alpha1.StateDraining
+	return !unbounded && !s.now.Before(at)
 }
 
 // wakeNow asks for the next round as soon as this one is persisted.
 func (s *step) wakeNow() { s.wakeAt(s.now.Add(time.Millisecond)) }
-
-func (s *step) ref(b bound) PodRef {
-	return PodRef{Name: b.Name, UID: b.UID, ContainerID: b.ContainerID}
-}
 
 func earlier(a, b time.Time) time.Time {
 	if a.Before(b) {

@@ -1,7 +1,9 @@
 package withdraw
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lastcall-dev/lastcall/api/names"
@@ -24,8 +26,9 @@ type Verdict struct {
 	// the last fact that proves it was asked for.
 	Proven bool
 	At     time.Time
-	// Missing is what the proof lacks, one of names.Held*; empty when proven.
-	Missing string
+	// Missing is what the proof lacks, one of names.Held*; empty when proven. Message
+	// is what was seen of it.
+	Missing, Message string
 }
 
 // Sample is one read of the connections to a member's engine port, made inside
@@ -35,16 +38,18 @@ type Sample struct {
 	// ContainerID is the container the read was made in.
 	ContainerID string
 	// Known is false where the read failed; Established is how many connections
-	// there were.
+	// there were, and From the addresses they came from.
 	Known       bool
 	Established int
+	From        []string
 }
 
 // Direct is what is seen of a member that clients reach through its Services.
 type Direct struct {
 	// DroppedAt is when it was first seen that no EndpointSlice has the member, after
-	// it was marked; zero while one has it.
+	// it was marked; zero while one has it. In are the Services that still do.
 	DroppedAt time.Time
+	In        []string
 	// Samples are in the order they were sent.
 	Samples []Sample
 }
@@ -53,7 +58,7 @@ type Direct struct {
 // was marked, and from a while after that no connection was open in any read.
 func (d Direct) Prove(marked time.Time) Verdict {
 	if d.DroppedAt.IsZero() {
-		return Verdict{Missing: names.HeldEndpointsRemain}
+		return Verdict{Missing: names.HeldEndpointsRemain, Message: list("still behind the Service ", d.In)}
 	}
 	dropped := d.DroppedAt
 	if dropped.Before(marked) {
@@ -67,7 +72,7 @@ func (d Direct) Prove(marked time.Time) Verdict {
 		}
 		if s.Known && s.Established > 0 {
 			if reads == 0 {
-				return Verdict{Missing: names.HeldConnectionsOpen}
+				return Verdict{Missing: names.HeldConnectionsOpen, Message: fmt.Sprintf("%d open", s.Established) + list(" from ", s.From)}
 			}
 			break
 		}
@@ -84,4 +89,18 @@ func (d Direct) Prove(marked time.Time) Verdict {
 		return Verdict{Missing: names.HeldConnectionsUnread}
 	}
 	return Verdict{Proven: true, At: last.SentAt}
+}
+
+// shown is how many names a message lists.
+const shown = 5
+
+// list is a few names after what they are; empty without any.
+func list(what string, all []string) string {
+	switch {
+	case len(all) == 0:
+		return ""
+	case len(all) > shown:
+		return fmt.Sprintf("%s%s and %d more", what, strings.Join(all[:shown], ", "), len(all)-shown)
+	}
+	return what + strings.Join(all, ", ")
 }
