@@ -30,13 +30,13 @@ type listed struct {
 	slices []discoveryv1.EndpointSlice
 	pods   []corev1.Pod
 	fail   error
-	hang   bool
+	hang   func(client.ObjectList) bool
 	lists  int
 }
 
 func (l *listed) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
 	l.lists++
-	if l.hang {
+	if l.hang != nil && l.hang(into) {
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -160,11 +160,20 @@ func TestWhatCannotBeListedIsNotKnown(t *testing.T) {
 }
 
 func TestALookEndsThoughTheAPIServerDoesNotAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		assert.False(t, newClients(&listed{hang: true}).look(context.Background(), clientsOfMember()).known)
-		assert.LessOrEqual(t, time.Since(start), 2*listTimeout)
-	})
+	for what, hang := range map[string]func(client.ObjectList) bool{
+		"at all":   func(client.ObjectList) bool { return true },
+		"of peers": func(l client.ObjectList) bool { _, ok := l.(*corev1.PodList); return ok },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				of := clientsOfMember()
+				of.peers = []v1alpha1.WithdrawalPeer{{PodSelector: &metav1.LabelSelector{}}}
+				start := time.Now()
+				assert.False(t, newClients(&listed{hang: hang}).look(context.Background(), of).known)
+				assert.LessOrEqual(t, time.Since(start), 2*listTimeout)
+			})
+		})
+	}
 }
 
 func TestANamespaceIsListedOnceASecond(t *testing.T) {

@@ -205,3 +205,30 @@ func TestAPodWithoutASlotIsNobodys(t *testing.T) {
 func TestBudgetsThatAreNotSetAreTheProtocols(t *testing.T) {
 	assert.Equal(t, retire.Budgets{Withdraw: time.Second, Drain: retire.DefaultDrain, Total: retire.DefaultTotal}, budgets(retire.Budgets{Withdraw: time.Second}))
 }
+
+func TestTheCacheKeepsWhatDecisionsNeedAndNoMore(t *testing.T) {
+	whole := member(func(p *corev1.Pod) {
+		p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "somebody"}}
+		p.Spec.HostNetwork, p.Spec.NodeName = true, "n"
+		p.Spec.Volumes = []corev1.Volume{{Name: "weights"}}
+		p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: "A", Value: "b"}}
+		p.Spec.Containers[1].Command, p.Spec.Containers[1].Args = []string{"vllm"}, []string{"serve"}
+		p.Spec.Containers[1].VolumeMounts = []corev1.VolumeMount{{Name: "weights"}}
+	})
+	want := whole.DeepCopy()
+	want.ManagedFields, want.Spec.Volumes, want.Spec.Containers[1].VolumeMounts = nil, nil, nil
+	slim, err := slimPod(whole)
+	assert.NoError(t, err)
+	assert.Equal(t, want, slim)
+	node, err := slimNode(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"a": "b"}},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady}}, Images: []corev1.ContainerImage{{}}},
+	})
+	assert.NoError(t, err)
+	assert.Equal(t, &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady}}},
+	}, node)
+	other, err := slimPod("a tombstone")
+	assert.NoError(t, err)
+	assert.Equal(t, "a tombstone", other)
+}

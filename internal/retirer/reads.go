@@ -72,9 +72,6 @@ func (r *reads) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection keeps a replica that does not lead from reading.
-func (r *reads) NeedLeaderElection() bool { return true }
-
 // request is one read to be made.
 type request struct {
 	of     types.NamespacedName

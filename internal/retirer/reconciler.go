@@ -32,6 +32,13 @@ type Reconciler struct {
 	metrics *metrics
 }
 
+// Start lets members be read until the context ends, and waits for the reads under
+// way.
+func (r *Reconciler) Start(ctx context.Context) error { return r.reads.Start(ctx) }
+
+// NeedLeaderElection keeps a replica that does not lead from reading.
+func (r *Reconciler) NeedLeaderElection() bool { return true }
+
 // conflictDelay is about what a cache takes to catch up.
 const conflictDelay = time.Second
 

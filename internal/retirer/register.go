@@ -91,8 +91,8 @@ type Options struct {
 }
 
 // New is the Reconciler of a retirer that has just started, and remembers nothing
-// yet. It reads nothing before its reads are started. For cached and live see
-// Reconciler's Client and Live; wake asks for a round.
+// yet, and reads nothing before Start. For cached and live see Reconciler's Client and
+// Live; wake asks for a round, and must not block.
 func New(cached client.Client, live client.Reader, recorder events.EventRecorder, c clock.WithDelayedExecution, o Options, wake func(types.NamespacedName)) *Reconciler {
 	m := newMetrics(o.Registry)
 	return &Reconciler{
@@ -136,7 +136,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 	}
 	r := New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder(names.Retirer), clock.RealClock{}, o, wake)
 	o.Registry.MustRegister(newHolds(mgr.GetClient(), clock.RealClock{}, mgr.Elected()))
-	if err := mgr.Add(r.reads); err != nil {
+	if err := mgr.Add(r); err != nil {
 		return err
 	}
 	workers := o.Workers
