@@ -34,7 +34,7 @@ var stories = []struct{ file, title string }{
 
 func TestStatesTable(t *testing.T) {
 	bounds := map[v1alpha1.RetirementState]string{
-		v1alpha1.StateWithdrawing: seconds(retire.DefaultWithdraw),
+		v1alpha1.StateWithdrawing: seconds(retire.DefaultWithdraw) + " after it was last busy, and that of Draining",
 		v1alpha1.StateDraining:    seconds(retire.DefaultDrain) + "; with all before it " + seconds(retire.DefaultTotal),
 		v1alpha1.StateDeleting:    "that of Draining, where a delete was refused",
 		v1alpha1.StateSettling:    "the Pods' grace and " + seconds(retire.SettleSlack),

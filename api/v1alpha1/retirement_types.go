@@ -138,6 +138,11 @@ type RetirementTarget struct {
 	// +kubebuilder:validation:MaxItems=64
 	Members []RetirementMember `json:"members,omitempty"`
 
+	// droppedAt is when no EndpointSlice was first seen to have the replica. Absent:
+	// one still does, or nobody has looked yet.
+	// +optional
+	DroppedAt *metav1.MicroTime `json:"droppedAt,omitempty"`
+
 	// readAt is when the read was made that inFlight and idleSince are of.
 	// +optional
 	ReadAt *metav1.MicroTime `json:"readAt,omitempty"`

@@ -278,6 +278,10 @@ func (in *RetirementTarget) DeepCopyInto(out *RetirementTarget) {
 		*out = make([]RetirementMember, len(*in))
 		copy(*out, *in)
 	}
+	if in.DroppedAt != nil {
+		in, out := &in.DroppedAt, &out.DroppedAt
+		*out = (*in).DeepCopy()
+	}
 	if in.ReadAt != nil {
 		in, out := &in.ReadAt, &out.ReadAt
 		*out = (*in).DeepCopy()

@@ -333,6 +333,9 @@ func (h *host) checkWithdrawn(was, t *v1alpha1.RetirementTarget) {
 			continue
 		}
 		d := h.seen.Direct[m.UID]
+		if t.DroppedAt != nil && t.DroppedAt.Time.Before(d.DroppedAt) {
+			d.DroppedAt = t.DroppedAt.Time // as another process saw it
+		}
 		from := d.DroppedAt.Add(5 * time.Second)
 		if marked := was.PhaseStartedAt.Add(5 * time.Second); from.Before(marked) {
 			from = marked

@@ -6,8 +6,11 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
+	"github.com/lastcall-dev/lastcall/internal/withdraw"
 )
 
 // advance takes every target as far as it goes now.
@@ -75,6 +78,9 @@ func (s *step) to(t *v1alpha1.RetirementTarget, state v1alpha1.RetirementState, 
 		t.State, t.PhaseStartedAt = state, s.at()
 		if state != v1alpha1.StateAborted { // what held it back is what people look for
 			t.Message = ""
+		}
+		if state == v1alpha1.StateDisqualified {
+			t.DroppedAt = nil // it was marked before, and is not any more
 		}
 	}
 	t.Reason = reason
@@ -174,11 +180,11 @@ func (s *step) withdrawing(t *v1alpha1.RetirementTarget, members []bound) {
 	if s.markLost(t, members) {
 		return
 	}
-	until := earlier(t.PhaseStartedAt.Add(s.spec.Budgets.Withdraw), s.operation.Deadline.Time)
 	reason := names.RetireWithdrawalUnobservable
 	if s.spec.Plan == PlanConnections {
 		reason = s.connectedSince(t, members, t.PhaseStartedAt.Time)
 	}
+	until := s.withdrawBy(t, members)
 	switch {
 	case reason == "":
 		s.to(t, v1alpha1.StateDraining, "")
@@ -195,6 +201,26 @@ func (s *step) withdrawing(t *v1alpha1.RetirementTarget, members []bound) {
 	t.Reason = reason
 	s.wakeAt(until)
 	s.wakeAt(s.now.Add(ReadInterval))
+}
+
+// withdrawBy is when a target is given up that is being withdrawn. A request that is
+// under way keeps its connection: as long as the engine is busy, what goes on is
+// draining, and has the time of it.
+func (s *step) withdrawBy(t *v1alpha1.RetirementTarget, members []bound) time.Time {
+	from := t.PhaseStartedAt.Time
+	if t.ReadAt != nil && t.InFlight != nil && *t.InFlight > 0 && t.ReadAt.After(from) {
+		from = t.ReadAt.Time
+	}
+	for _, b := range members {
+		for _, r := range slices.Backward(s.seen.Reads[b.UID]) {
+			if r.Verdict == ReadBusy && r.ContainerID == b.ContainerID && r.SentAt.After(from) {
+				from = r.SentAt
+				break
+			}
+		}
+	}
+	draining := t.PhaseStartedAt.Add(max(s.spec.Budgets.Drain, s.spec.Budgets.Withdraw))
+	return earlier(earlier(from.Add(s.spec.Budgets.Withdraw), draining), s.operation.Deadline.Time)
 }
 
 // connectedSince is why clients may still reach a target; empty where evidence from
@@ -218,15 +244,35 @@ func (s *step) connectedSince(t *v1alpha1.RetirementTarget, members []bound, aft
 		return names.HeldContainerRestarted
 	}
 	s.probe(b, true)
-	verdict := s.seen.Direct[b.UID].Prove(after)
+	verdict := s.dropped(t, s.seen.Direct[b.UID]).Prove(after)
 	v := idleRun(s.seen.Reads[b.UID], b.ContainerID, after, b.pod.Refresh)
 	if s.record(t, v) || verdict.Missing != t.Reason {
 		t.Message = cmp.Or(verdict.Message, t.Message)
 	}
-	if verdict.Missing == names.HeldConnectionsUnread && v.last != nil && v.last.Verdict == ReadFailed {
+	open := verdict.Missing == names.HeldConnectionsOpen || verdict.Missing == names.HeldConnectionsUnread
+	switch {
+	case open && v.last != nil && v.last.Verdict == ReadBusy:
+		return v.reason // whose connections they are
+	case verdict.Missing == names.HeldConnectionsUnread && v.last != nil && v.last.Verdict == ReadFailed:
 		return v.reason // why it could not be read says more than that it was not
 	}
 	return verdict.Missing
+}
+
+// dropped notes when a target has left its Services, so that another process need
+// not wait anew for what follows from that.
+func (s *step) dropped(t *v1alpha1.RetirementTarget, seen withdraw.Direct) withdraw.Direct {
+	switch {
+	case len(seen.In) > 0:
+		t.DroppedAt = nil
+	case seen.DroppedAt.IsZero() && t.DroppedAt == nil: // nobody has looked yet
+	case t.DroppedAt == nil || !seen.DroppedAt.IsZero() && t.DroppedAt.After(seen.DroppedAt):
+		at := metav1.NewMicroTime(seen.DroppedAt.Truncate(time.Microsecond))
+		t.DroppedAt = &at
+	default:
+		seen.DroppedAt = t.DroppedAt.Time
+	}
+	return seen
 }
 
 // markLost sends a target back whose mark somebody removed. What came to Draining
