@@ -54,8 +54,9 @@ func TestDeletionOfIdleReplicas(t *testing.T) {
 	d.gone(t)
 	took := time.Since(since)
 	t.Logf("from the delete to the last Pod's end: %.1f s", took.Seconds())
-	// The gauges' lag, and then the drain window of an idle engine.
-	require.Less(t, took, 40*time.Second)
+	// The gauges' lag, and then the drain window of an idle engine: 13 s on a machine
+	// that has nothing else to do.
+	require.Less(t, took, time.Minute)
 	d.told(t, names.EventRetirementDeleting, "qwen-server-1")
 }
 
@@ -68,7 +69,7 @@ func TestDeletionWaitsForWork(t *testing.T) {
 	d.target(t, "server", 0, v1alpha1.StateDraining, names.HeldServingRequests)
 	explained := d.command(t, "explain", "qwen")
 	require.Contains(t, explained, names.HeldServingRequests)
-	require.Contains(t, explained, "finalizers --remove", "the way out")
+	require.Regexp(t, `kubectl lastcall finalizers qwen .*--remove`, explained, "the way out")
 	d.target(t, "server", 1, v1alpha1.StateSettling, names.RetireIdle)
 	d.gone(t)
 	require.Equal(t, load.Completed, answer().Outcome, "a request longer than the grace period")
@@ -179,7 +180,7 @@ func TestDeletionTakesOver(t *testing.T) {
 	d.target(t, "server", 1, v1alpha1.StateWithdrawing, names.RetireWithdrawalUnobservable)
 	since := d.delete(t)
 	d.gone(t)
-	require.Less(t, time.Since(since), 45*time.Second)
+	require.Less(t, time.Since(since), retireDrain, "both were idle")
 }
 
 // Somebody else's finalizer on a Pod, such as Kueue's, stays where it is. What

@@ -106,7 +106,7 @@ func (e *engine) fault(t *testing.T, faults string) {
 // crash ends the engine's process, whose kubelet starts another.
 func (e *engine) crash(t *testing.T) {
 	t.Helper()
-	require.Error(t, e.control("crash").Do(t.Context()).Error(), "it ends without an answer")
+	_ = e.control("crash").Do(t.Context()).Error() // its answer is cut, or none
 }
 
 func (e *engine) control(path string) *rest.Request {

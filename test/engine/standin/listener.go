@@ -36,7 +36,9 @@ func newListener(addr string, h http.Handler, tlsConfig *tls.Config) *listener {
 	quiet := log.New(io.Discard, "", 0)
 	return &listener{
 		addr: addr, tls: tlsConfig,
-		server: &http.Server{Handler: h, ErrorLog: quiet, ReadHeaderTimeout: time.Minute},
+		// Both engines serve with uvicorn, and leave it at 5 s after which it closes a
+		// connection without requests.
+		server: &http.Server{Handler: h, ErrorLog: quiet, ReadHeaderTimeout: time.Minute, IdleTimeout: 5 * time.Second},
 	}
 }
 
