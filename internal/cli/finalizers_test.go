@@ -3,12 +3,14 @@ package cli
 import (
 	"context"
 	"errors"
+	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -37,7 +39,7 @@ func holding(t *testing.T, hooks interceptor.Funcs, objects ...client.Object) (c
 		}
 		err := c.Patch(ctx, o, p, opts...)
 		if err != nil && !apierrors.IsNotFound(err) { // as an API server says that a test failed
-			return apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("ModelDeployment").GroupKind(), o.GetName(), nil)
+			return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
 		}
 		return err
 	}
