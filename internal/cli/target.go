@@ -229,6 +229,9 @@ func (e *explainer) timeLeft(t *v1alpha1.RetirementTarget) (time.Time, string) {
 	case v1alpha1.StateAdmitted, v1alpha1.StateDisqualified:
 		return deadline, fmt.Sprintf("until %s, the deadline of the whole retirement; %s", e.when(deadline), then)
 	case v1alpha1.StateWithdrawing:
+		if t.Reason == names.HeldServingRequests {
+			return bound(max(drain, retire.DefaultWithdraw), "draining, which goes on here while it is busy", byDefault)
+		}
 		return bound(retire.DefaultWithdraw, "withdrawal by default", true)
 	case v1alpha1.StateDraining:
 		switch {
@@ -239,6 +242,9 @@ func (e *explainer) timeLeft(t *v1alpha1.RetirementTarget) (time.Time, string) {
 		}
 		return bound(drain, "draining, as spec.retirement.drainSeconds says", false)
 	case v1alpha1.StateDeleting:
+		if e.md.DeletionTimestamp == nil && t.Reason == names.RetireIdle {
+			return bound(drain, "draining, in which a delete has to be accepted", byDefault)
+		}
 		return time.Time{}, "without bound: what was decided is tried until it succeeds"
 	case v1alpha1.StateSettling:
 		var grace time.Duration
