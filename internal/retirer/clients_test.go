@@ -122,7 +122,7 @@ func TestAMemberIsBehindTheServicesWhoseSlicesHaveIt(t *testing.T) {
 		"a name for an address":                         {[]discoveryv1.EndpointSlice{slice("dns", discoveryv1.Endpoint{Addresses: []string{"a.example"}})}, nil},
 	} {
 		t.Run(what, func(t *testing.T) {
-			before := time.Now()
+			before := clock.RealClock{}.Now()
 			got := newClients(&listed{slices: tc.slices}).look(t.Context(), clientsOfMember())
 			assert.True(t, got.known)
 			assert.Equal(t, tc.want, append([]string(nil), got.services...))
@@ -168,7 +168,7 @@ func TestALookEndsThoughTheAPIServerDoesNotAnswer(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				of := clientsOfMember()
 				of.peers = []v1alpha1.WithdrawalPeer{{PodSelector: &metav1.LabelSelector{}}}
-				start := time.Now()
+				start := clock.RealClock{}.Now()
 				assert.False(t, newClients(&listed{hang: hang}).look(context.Background(), of).known)
 				assert.LessOrEqual(t, time.Since(start), 2*listTimeout)
 			})
@@ -185,13 +185,13 @@ func TestANamespaceIsListedOnceASecond(t *testing.T) {
 		}
 		synctest.Wait()
 		assert.Equal(t, 1, l.lists)
-		time.Sleep(listingAge)
+		clock.RealClock{}.Sleep(listingAge)
 		c.look(context.Background(), &clientsOf{namespace: "serving"})
 		assert.Equal(t, 1, l.lists)
-		time.Sleep(time.Millisecond)
+		clock.RealClock{}.Sleep(time.Millisecond)
 		c.look(context.Background(), &clientsOf{namespace: "serving"})
 		assert.Equal(t, 2, l.lists)
-		time.Sleep(2 * listingAge)
+		clock.RealClock{}.Sleep(2 * listingAge)
 		c.look(context.Background(), &clientsOf{namespace: "other"})
 		assert.Len(t, c.listings, 1, "no listing outlives its time")
 	})

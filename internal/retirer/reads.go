@@ -67,6 +67,7 @@ func (r *reads) Start(ctx context.Context) error {
 	r.mu.Unlock()
 	<-ctx.Done()
 	r.mu.Lock() // whoever asked before the end has started its read by then
+	r.leading = nil
 	r.mu.Unlock()
 	r.running.Wait()
 	return nil

@@ -50,7 +50,7 @@ type engines struct {
 }
 
 func (e *engines) Read(ctx context.Context, t probe.Target) probe.Result {
-	sentAt := time.Now()
+	sentAt := clock.RealClock{}.Now()
 	e.mu.Lock()
 	e.started[t.UID] = append(e.started[t.UID], sentAt)
 	e.present++
