@@ -71,7 +71,7 @@ func (e *engines) Read(ctx context.Context, t probe.Target) probe.Result {
 	e.present--
 	e.busy[t.UID] = false
 	e.mu.Unlock()
-	result.SentAt, result.ReceivedAt = sentAt, time.Now()
+	result.SentAt, result.ReceivedAt = sentAt, clock.RealClock{}.Now()
 	return result
 }
 
@@ -123,12 +123,12 @@ func (b *bench) heard(uid types.UID) []retire.Read {
 func TestOneMemberIsReadOnceAtATimeAndNotSoonerThanItsInterval(t *testing.T) {
 	inBubble(t, atOnce, func(t *testing.T, b *bench) {
 		b.engines.answer["a"] = make(chan probe.Result)
-		start := time.Now()
+		start := clock.RealClock{}.Now()
 		for range 5 {
 			b.read("a")
 		}
 		require.Len(t, b.engines.started["a"], 1)
-		time.Sleep(500 * time.Millisecond)
+		clock.RealClock{}.Sleep(500 * time.Millisecond)
 		b.engines.answer["a"] <- probe.Result{Verdict: engine.Busy, InFlight: 2}
 		synctest.Wait()
 		assert.Equal(t, 1, b.woken[chat])
@@ -136,11 +136,11 @@ func TestOneMemberIsReadOnceAtATimeAndNotSoonerThanItsInterval(t *testing.T) {
 			b.read("a")
 		}
 		require.Len(t, b.engines.started["a"], 1, "from start to start")
-		time.Sleep(1500 * time.Millisecond)
+		clock.RealClock{}.Sleep(1500 * time.Millisecond)
 		synctest.Wait()
 		require.Len(t, b.engines.started["a"], 2)
 		assert.Equal(t, retire.ReadInterval, b.engines.started["a"][1].Sub(start))
-		time.Sleep(3 * time.Second) // a slow one
+		clock.RealClock{}.Sleep(3 * time.Second) // a slow one
 		b.engines.answer["a"] <- probe.Result{Verdict: engine.Idle}
 		synctest.Wait()
 		b.read("a")
@@ -159,7 +159,7 @@ func TestASlowMemberDelaysNobody(t *testing.T) {
 		b.read("slow")
 		for range 10 {
 			b.read("a")
-			time.Sleep(retire.ReadInterval)
+			clock.RealClock{}.Sleep(retire.ReadInterval)
 		}
 		assert.Len(t, b.heard("a"), 10)
 		assert.Empty(t, b.heard("slow"))
@@ -193,12 +193,12 @@ func TestTheEndCallsEverythingOff(t *testing.T) {
 		b.engines.answer["under way"] = make(chan probe.Result)
 		b.read("under way")
 		b.read("waits for the slot")
-		at := time.Now()
+		at := clock.RealClock{}.Now()
 		b.stop()
 		assert.Zero(t, time.Since(at))
 		assert.Zero(t, b.engines.present)
 		b.read("late")
-		time.Sleep(time.Minute)
+		clock.RealClock{}.Sleep(time.Minute)
 		assert.NotContains(t, b.engines.started, types.UID("late"))
 		assert.NotContains(t, b.engines.started, types.UID("waits for the slot"))
 		assert.Len(t, b.engines.started["done"], 1)
@@ -231,7 +231,7 @@ func TestAForgottenMembersReadDoesNoHarm(t *testing.T) {
 			b.read("a")
 			b.forget(chat)
 			assert.Empty(t, b.heard("a"))
-			time.Sleep(time.Minute)
+			clock.RealClock{}.Sleep(time.Minute)
 			assert.Len(t, b.engines.started["a"], 1, "it is not made at all")
 			assert.Empty(t, b.members)
 		})
@@ -282,7 +282,7 @@ func TestWhatIsRememberedIsBoundedAndStaysAsItWasGiven(t *testing.T) {
 		var held []retire.Read
 		for i := range kept + 10 {
 			b.read("a")
-			time.Sleep(retire.ReadInterval)
+			clock.RealClock{}.Sleep(retire.ReadInterval)
 			if i == kept {
 				held = b.heard("a")
 			}
@@ -302,7 +302,7 @@ func TestAMemberIsDroppedWhenNoServiceHasItAnyMore(t *testing.T) {
 		b.clients = newClients(l)
 		look := func() (in []string, dropped time.Time) {
 			b.ask(request{of: chat, target: probe.Target{UID: "a"}, clients: &clientsOf{namespace: "serving", uid: "a"}})
-			time.Sleep(retire.ReadInterval)
+			clock.RealClock{}.Sleep(retire.ReadInterval)
 			synctest.Wait()
 			_, direct, _ := b.of(chat)
 			return direct["a"].In, direct["a"].DroppedAt
@@ -316,7 +316,7 @@ func TestAMemberIsDroppedWhenNoServiceHasItAnyMore(t *testing.T) {
 		assert.Zero(t, dropped)
 
 		l.slices = nil
-		at := time.Now()
+		at := clock.RealClock{}.Now()
 		in, dropped = look()
 		assert.Empty(t, in)
 		assert.Equal(t, at, dropped)

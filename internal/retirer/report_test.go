@@ -1,6 +1,7 @@
 package retirer
 
 import (
+	"k8s.io/utils/clock"
 	"os"
 	"strings"
 	"testing"
@@ -93,7 +94,7 @@ func TestWhatComesFromElsewhereIsCutToWhatTheSchemaTakes(t *testing.T) {
 
 func TestARoundThatIsRepeatedDecidesNothingNew(t *testing.T) {
 	refused := of(1, deleting, names.HeldServingRequests)
-	s := &seen{deployment: &v1alpha1.ModelDeployment{}, now: time.Now(), status: operation(refused)}
+	s := &seen{deployment: &v1alpha1.ModelDeployment{}, now: clock.RealClock{}.Now(), status: operation(refused)}
 	s.spec = retire.Spec{Deleting: true, Budgets: budgets(retire.Budgets{})}
 	s.observations.Replicas = []retire.Replica{{Role: "server", Ordinal: 1, Members: []retire.Member{{Name: "chat-server-1", UID: "1", ContainerID: "c1", Running: true}}}}
 	s.observations.Refused = map[types.UID]retire.Refusal{"1": {At: s.now, Message: strings.Repeat("no ", 1000)}}
