@@ -103,19 +103,27 @@ func operatorFigures(lastcall, yardstick *contender) []figure {
 func callTable(lastcall, yardstick *contender) string {
 	text := fmt.Sprintf("(e) The load was %s when the %ss were created and %s when the %ss were.\n\n", lastcall.load, lastcall.kind, yardstick.load, yardstick.kind)
 	text += "| (e) API calls | operator | StatefulSet controller |\n|---|--:|--:|\n"
-	table := func(when string, ours, theirs map[string]float64) {
-		all := maps.Clone(ours)
-		for what, n := range theirs {
+	text += countRows("creating: ", countBy(lastcall.calls, byResource), countBy(yardstick.calls, byResource))
+	text += countRows("quiet minute: ", countBy(lastcall.quiet, byResource), countBy(yardstick.quiet, byResource))
+	return text + countRows("quiet minute, standing: ", countBy(lastcall.quiet, standing), countBy(yardstick.quiet, standing))
+}
+
+// countRows are rows of a Markdown table with a column of counts for each contender.
+func countRows(when string, columns ...map[string]float64) (text string) {
+	all := map[string]float64{}
+	for _, column := range columns {
+		for what, n := range column {
 			all[what] += n
 		}
-		for _, what := range slices.SortedFunc(maps.Keys(all), func(a, b string) int {
-			return cmp.Or(cmp.Compare(all[b], all[a]), strings.Compare(a, b))
-		}) {
-			text += fmt.Sprintf("| %s: %s | %s | %s |\n", when, what, count(ours[what]), count(theirs[what]))
-		}
 	}
-	table("creating", countBy(lastcall.calls, byResource), countBy(yardstick.calls, byResource))
-	table("quiet minute", countBy(lastcall.quiet, byResource), countBy(yardstick.quiet, byResource))
-	table("quiet minute, standing", countBy(lastcall.quiet, standing), countBy(yardstick.quiet, standing))
+	for _, what := range slices.SortedFunc(maps.Keys(all), func(a, b string) int {
+		return cmp.Or(cmp.Compare(all[b], all[a]), strings.Compare(a, b))
+	}) {
+		text += "| " + when + what + " |"
+		for _, column := range columns {
+			text += " " + count(column[what]) + " |"
+		}
+		text += "\n"
+	}
 	return text
 }

@@ -22,6 +22,8 @@ const (
 	creators   = 8 // owners created at a time
 	settleTime = 5 * time.Second
 	settleMost = time.Minute
+
+	role = "server" // of each ModelDeployment
 )
 
 // A contender is a controller that creates Pods for owners of a kind.
@@ -29,6 +31,8 @@ type contender struct {
 	kind  string
 	plane *controlplane.Plane
 	pid   int
+	// replicas are those of each owner.
+	replicas int
 	// user is who the API server takes the controller for, and status the resource
 	// where it reports replicas to be Ready.
 	user, status string
@@ -47,11 +51,13 @@ type contender struct {
 	created, running, reported time.Duration
 }
 
-func modelDeployments(plane *controlplane.Plane, operator *controlplane.Process) *contender {
+func modelDeployments(plane *controlplane.Plane, operator *controlplane.Process, replicas int) *contender {
 	return &contender{
-		kind: v1alpha1.Kind, plane: plane, pid: operator.PID, user: operatorUser, status: "modeldeployments/status",
-		objects: func(namespace, name string) []client.Object { return []client.Object{modelDeployment(namespace, name)} },
-		list:    &v1alpha1.ModelDeploymentList{},
+		kind: v1alpha1.Kind, plane: plane, pid: operator.PID, replicas: replicas, user: operatorUser, status: "modeldeployments/status",
+		objects: func(namespace, name string) []client.Object {
+			return []client.Object{modelDeployment(namespace, name, replicas)}
+		},
+		list: &v1alpha1.ModelDeploymentList{},
 		ready: func(list client.ObjectList) (n int) {
 			for _, md := range list.(*v1alpha1.ModelDeploymentList).Items {
 				for _, role := range md.Status.Roles {
@@ -63,21 +69,23 @@ func modelDeployments(plane *controlplane.Plane, operator *controlplane.Process)
 	}
 }
 
-func modelDeployment(namespace, name string) *v1alpha1.ModelDeployment {
+func modelDeployment(namespace, name string, replicas int) *v1alpha1.ModelDeployment {
 	return &v1alpha1.ModelDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: v1alpha1.ModelDeploymentSpec{
 			Model:  v1alpha1.Model{Name: "Qwen/Qwen2.5-7B-Instruct"},
 			Engine: v1alpha1.Engine{Name: "vLLM", Version: "0.29.0", Image: "vllm/vllm-openai:v0.29.0"},
-			Roles:  []v1alpha1.Role{{Name: "server", Replicas: new(int32(replicas))}},
+			// What (e) does is the same either way; without it nothing is taken away.
+			Withdrawal: v1alpha1.Withdrawal{Direct: v1alpha1.DirectConnections},
+			Roles:      []v1alpha1.Role{{Name: role, Replicas: new(int32(replicas))}},
 		},
 	}
 }
 
-func statefulSets(plane *controlplane.Plane) *contender {
+func statefulSets(plane *controlplane.Plane, replicas int) *contender {
 	return &contender{
-		kind: "StatefulSet", plane: plane, pid: plane.ControllerManager.PID, user: statefulSetUser, status: "statefulsets/status",
-		objects: statefulSet,
+		kind: "StatefulSet", plane: plane, pid: plane.ControllerManager.PID, replicas: replicas, user: statefulSetUser, status: "statefulsets/status",
+		objects: func(namespace, name string) []client.Object { return statefulSet(namespace, name, replicas) },
 		list:    &appsv1.StatefulSetList{},
 		ready: func(list client.ObjectList) (n int) {
 			for _, set := range list.(*appsv1.StatefulSetList).Items {
@@ -92,17 +100,17 @@ func statefulSets(plane *controlplane.Plane) *contender {
 // webhook is asked for them as well. The Services and the budget that belong to
 // them come with it: the API server and its controllers have as much to do with
 // those as with the Pods.
-func statefulSet(namespace, name string) []client.Object {
-	md := modelDeployment(namespace, name)
-	role := &md.Spec.Roles[0]
-	pod := render.Replica(md, role, 0)[0]
+func statefulSet(namespace, name string, replicas int) []client.Object {
+	md := modelDeployment(namespace, name, replicas)
+	server := &md.Spec.Roles[0]
+	pod := render.Replica(md, server, 0)[0]
 	selected := func(labels map[string]string) map[string]string {
 		delete(labels, names.LabelManagedBy) // the operator's cache holds only its own
 		return labels
 	}
 	pod.Labels = selected(pod.Labels)
 	pod.Labels[names.LabelDrain] = names.DrainEnabled
-	budget := render.Budget(md, role, replicas-1)
+	budget := render.Budget(md, server, int32(replicas-1))
 	budget.Spec.Selector.MatchLabels = selected(budget.Spec.Selector.MatchLabels)
 	objects := []client.Object{budget}
 	for _, service := range render.Services(md) {
@@ -157,8 +165,8 @@ func (c *contender) make(ctx context.Context, namespace string, n int) error {
 		if err := c.plane.Cluster.Client.List(ctx, c.list, client.InNamespace(namespace)); err != nil {
 			return err
 		}
-		if ready := c.ready(c.list); ready != n*replicas {
-			return fmt.Errorf("%d of %d replicas are reported Ready", ready, n*replicas)
+		if ready := c.ready(c.list); ready != n*c.replicas {
+			return fmt.Errorf("%d of %d replicas are reported Ready", ready, n*c.replicas)
 		}
 		return nil
 	})
@@ -177,7 +185,7 @@ func (c *contender) run(ctx context.Context) (err error) {
 	if err := c.make(ctx, namespace, owners); err != nil {
 		return err
 	}
-	end, err := c.settle(ctx)
+	end, err := settle(ctx, c.plane, c.user)
 	if err != nil {
 		return err
 	}
@@ -205,19 +213,21 @@ func (c *contender) run(ctx context.Context) (err error) {
 	return c.checkPods(ctx, namespace)
 }
 
-// settle waits until the controller makes no more calls about what it did, or for
-// a minute: what it goes on doing then shows in the quiet minute.
-func (c *contender) settle(ctx context.Context) (end time.Time, err error) {
+// settle waits until controllers make no more calls about what they did, or for a
+// minute: what they go on doing then shows in the quiet minute.
+func settle(ctx context.Context, plane *controlplane.Plane, users ...string) (end time.Time, err error) {
 	limited, cancel := context.WithTimeout(ctx, settleMost)
 	defer cancel()
-	err = c.plane.Wait(limited, "the end of calls", func(context.Context) error {
-		if err := c.plane.Calls.Read(); err != nil {
+	err = plane.Wait(limited, "the end of calls", func(context.Context) error {
+		if err := plane.Calls.Read(); err != nil {
 			return err
 		}
 		end = time.Now()
-		for _, call := range c.plane.Calls.Between(c.user, end.Add(-settleTime), end) {
-			if !call.Standing() {
-				return errors.New(call.Verb + " " + call.Resource)
+		for _, user := range users {
+			for _, call := range plane.Calls.Between(user, end.Add(-settleTime), end) {
+				if !call.Standing() {
+					return errors.New(call.Verb + " " + call.Resource)
+				}
 			}
 		}
 		return nil

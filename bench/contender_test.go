@@ -15,11 +15,11 @@ import (
 )
 
 func TestTheYardstickIsTheSamePodsAndNobodysOfTheOperator(t *testing.T) {
-	md := modelDeployment("a", "bench-0")
+	md := modelDeployment("a", "bench-0", replicas)
 	errs, _ := validate.ModelDeployment(md)
 	require.Empty(t, errs)
 
-	objects := statefulSet("a", "bench-0")
+	objects := statefulSet("a", "bench-0", replicas)
 	require.Len(t, objects, 4, "a budget, two Services and the owner")
 	set, ok := objects[3].(*appsv1.StatefulSet)
 	require.True(t, ok, "the owner comes last")

@@ -48,6 +48,7 @@ func seconds(s float64) string {
 }
 
 func longer(s float64) string    { return fmt.Sprintf("%.1f s", s) }
+func perSecond(n float64) string { return fmt.Sprintf("%.0f/s", n) }
 func decimal(n float64) string   { return fmt.Sprintf("%.2f", n) }
 func kibibytes(b float64) string { return fmt.Sprintf("%.1f KiB", b/(1<<10)) }
 func mebibytes(b float64) string { return fmt.Sprintf("%.1f MiB", b/(1<<20)) }

@@ -30,14 +30,17 @@ import (
 	"github.com/lastcall-dev/lastcall/test/cluster/node"
 )
 
-// limit bounds each part for itself. Building programs takes as long as it takes.
-func limit(ctx context.Context) (context.Context, context.CancelFunc) {
-	const most = 8 * time.Minute // (e) on two cores that others use as well
+// most bounds each part but the retirer's for itself: (e) on two cores that others
+// use as well. Building programs takes as long as it takes.
+const most = 8 * time.Minute
+
+func limit(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, most, fmt.Errorf("the measurements took more than %s", most))
 }
 
 func main() {
 	only := flag.String("only", "", "measure this alone: "+strings.Join(partNames(), ", "))
+	flag.IntVar(&atOnce, "at-once", 500, "how many owners (h) scales down at once, from 1")
 	flag.Parse()
 	if err := bench(*only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -57,7 +60,8 @@ var parts = []part{
 	{"code", testBinaries, bounded(measureCode)},
 	{"creates", webhooks, measureCluster},
 	{"webhook", webhooks, bounded(measureProcesses)},
-	{"operator", operatorAndKwok, measureOperator},
+	{"operator", onKwok("./cmd/webhook", "./cmd/operator"), measureOperator},
+	{"retirer", retirerAndSimulation, measureRetirer},
 }
 
 func partNames() (all []string) {
@@ -70,7 +74,7 @@ func partNames() (all []string) {
 // bounded is for what needs no cluster and has nothing to say.
 func bounded(measure func(context.Context, string) ([]figure, error)) func(context.Context, string) ([]figure, string, error) {
 	return func(ctx context.Context, dir string) ([]figure, string, error) {
-		ctx, cancel := limit(ctx)
+		ctx, cancel := limit(ctx, most)
 		defer cancel()
 		figures, err := measure(ctx, dir)
 		return figures, "", err
@@ -80,6 +84,9 @@ func bounded(measure func(context.Context, string) ([]figure, error)) func(conte
 func bench(only string) error {
 	if only != "" && !slices.Contains(partNames(), only) {
 		return fmt.Errorf("-only=%s: must be one of %s", only, strings.Join(partNames(), ", "))
+	}
+	if atOnce < 1 {
+		return fmt.Errorf("-at-once=%d: must be 1 or more", atOnce)
 	}
 	ctrl.SetLogger(logr.Discard()) // envtest's
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -99,16 +106,19 @@ func bench(only string) error {
 	where := machine(ctx)
 	var figures []figure
 	var notes []string
+	var failed error
 	for _, p := range chosen {
 		more, said, err := p.measure(ctx, dir)
-		if err != nil {
-			return fmt.Errorf("measuring %s: %w", p.name, err)
-		}
 		figures = append(figures, more...)
 		if said != "" {
 			notes = append(notes, said)
 		}
+		if err != nil {
+			failed = fmt.Errorf("measuring %s: %w", p.name, err)
+			break
+		}
 	}
+	// What was measured before something failed took minutes too.
 	fmt.Printf("%s\n\n", where)
 	if err := writeTable(os.Stdout, figures); err != nil {
 		return err
@@ -116,7 +126,7 @@ func bench(only string) error {
 	for _, note := range notes {
 		fmt.Printf("\n%s\n", note)
 	}
-	return nil
+	return failed
 }
 
 // measureCluster takes the figures of (c), or says why it cannot.
@@ -133,7 +143,7 @@ func measureCluster(ctx context.Context, dir string) (figures []figure, skipped 
 	if cluster.HostAddress() == "" {
 		return nil, "(c) was skipped: the API server of KUBECONFIG has no known way to webhooks on this machine; unset KUBECONFIG", nil
 	}
-	limited, cancel := limit(ctx)
+	limited, cancel := limit(ctx, most)
 	defer cancel()
 	figures, err = measureCreates(limited, dir, cluster)
 	return figures, "", err
@@ -141,21 +151,31 @@ func measureCluster(ctx context.Context, dir string) (figures []figure, skipped 
 
 func testBinaries(dir string) (commands [][]string) {
 	for _, pkg := range benchmarked {
-		commands = append(commands, []string{"test", "-trimpath", "-c", "-o", filepath.Join(dir, filepath.Base(pkg)+".test"), "./" + pkg})
+		commands = append(commands, testBinary(dir, pkg))
 	}
 	return commands
+}
+
+func testBinary(dir, pkg string) []string {
+	return []string{"test", "-trimpath", "-c", "-o", filepath.Join(dir, filepath.Base(pkg)+".test"), "./" + pkg}
 }
 
 func webhooks(dir string) [][]string {
 	return [][]string{program(dir, "./cmd/webhook", "./bench/noop")}
 }
 
-func operatorAndKwok(dir string) [][]string {
-	return [][]string{
-		program(dir, "./cmd/webhook", "./cmd/operator"),
-		// kwok has a module of its own: what it needs is not what lastcall needs.
-		append([]string{"-C", "hack/kwok"}, program(dir, "sigs.k8s.io/kwok/cmd/kwok")...),
+func onKwok(packages ...string) func(dir string) [][]string {
+	return func(dir string) [][]string {
+		return [][]string{
+			program(dir, packages...),
+			// kwok has a module of its own: what it needs is not what lastcall needs.
+			append([]string{"-C", "hack/kwok"}, program(dir, "sigs.k8s.io/kwok/cmd/kwok")...),
+		}
 	}
+}
+
+func retirerAndSimulation(dir string) [][]string {
+	return append(onKwok("./cmd/webhook", "./cmd/operator", "./cmd/retirer", "./bench/python3")(dir), testBinary(dir, simulated))
 }
 
 // program builds with the Makefile's settings.

@@ -16,9 +16,10 @@ import (
 type Call struct {
 	User, Verb string
 	// Resource is with the subresource, such as pods/status.
-	Resource  string
-	Namespace string
-	Code      int32
+	Resource string
+	// Namespace and Name are of the object; a create has no Name.
+	Namespace, Name string
+	Code            int32
 	// Answered is the API server's clock, to the microsecond.
 	Answered time.Time
 }
@@ -71,7 +72,7 @@ func parseCalls(log []byte) (calls []Call, rest []byte, err error) {
 		}
 		call := Call{User: event.User.Username, Verb: event.Verb, Resource: event.RequestURI, Answered: event.StageTimestamp.UTC()}
 		if o := event.ObjectRef; o != nil {
-			call.Resource, call.Namespace = o.Resource, o.Namespace
+			call.Resource, call.Namespace, call.Name = o.Resource, o.Namespace, o.Name
 			if o.Subresource != "" {
 				call.Resource += "/" + o.Subresource
 			}

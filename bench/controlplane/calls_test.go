@@ -34,7 +34,7 @@ func TestALogIsReadAsItGrows(t *testing.T) {
 	at := func(second, micros int) time.Time {
 		return time.Date(2026, 11, 30, 2, 44, second, micros*1000, time.UTC)
 	}
-	created := Call{User: "one", Verb: "create", Resource: "pods", Namespace: "a", Code: 201, Answered: at(59, 250_000)}
+	created := Call{User: "one", Verb: "create", Resource: "pods", Namespace: "a", Name: "p", Code: 201, Answered: at(59, 250_000)}
 	set := Call{User: "one", Verb: "patch", Resource: "pods/status", Namespace: "a", Code: 409, Answered: at(60, 0)}
 	asked := Call{User: "two", Verb: "get", Resource: "/api", Answered: at(61, 0)}
 	assert.Equal(t, []Call{created, set}, calls.Between("one", at(0, 0), at(120, 0)))

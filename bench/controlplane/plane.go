@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,6 +40,9 @@ type Options struct {
 	CRDs []*apiextensionsv1.CustomResourceDefinition
 	// Audited are the users whose calls are written down, beside Kubelet.
 	Audited []string
+	// Exec is what kwok adds to its environment when it runs the command of a
+	// pods/exec, on this machine; without it, none can be run.
+	Exec map[string]string
 }
 
 // Plane is a control plane that runs.
@@ -75,7 +79,7 @@ func Start(ctx context.Context, o Options) (_ *Plane, err error) {
 	if err := p.startControllers(programs); err != nil {
 		return nil, err
 	}
-	return p, p.startNodes(ctx, o.Kwok, kubelet)
+	return p, p.startNodes(ctx, o, kubelet)
 }
 
 // startAPIServer returns the kubeconfig file of Kubelet as well.
@@ -151,13 +155,25 @@ var stages []byte
 
 const nodeAnnotation = "kwok.x-k8s.io/node"
 
-func (p *Plane) startNodes(ctx context.Context, kwok, kubeconfig string) error {
+func (p *Plane) startNodes(ctx context.Context, o Options, kubeconfig string) error {
 	config := p.path("kwok.yaml")
-	if err := os.WriteFile(config, stages, 0o600); err != nil {
+	args := []string{
+		"--kubeconfig=" + kubeconfig, "--config=" + config, "--cidr=10.0.0.0/16",
+		"--manage-nodes-with-annotation-selector=" + nodeAnnotation + "=fake", "--node-lease-duration-seconds=40",
+	}
+	documents := stages
+	if o.Exec != nil {
+		port, err := freePort(ctx)
+		if err != nil {
+			return err
+		}
+		args = append(args, "--server-address=127.0.0.1:"+port, "--node-ip=127.0.0.1", "--node-port="+port)
+		documents = append(slices.Clone(stages), clusterExec(o.Exec)...)
+	}
+	if err := os.WriteFile(config, documents, 0o600); err != nil {
 		return err
 	}
-	if _, err := p.Run(kwok, nil, "--kubeconfig="+kubeconfig, "--config="+config, "--cidr=10.0.0.0/16",
-		"--manage-nodes-with-annotation-selector="+nodeAnnotation+"=fake", "--node-lease-duration-seconds=40"); err != nil {
+	if _, err := p.Run(o.Kwok, nil, args...); err != nil {
 		return err
 	}
 	for i := range nodes {
