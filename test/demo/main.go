@@ -1,7 +1,8 @@
 // Command demo deletes busy engines on a real Kubernetes node in three ways and
 // three modes, side by side: without a hook, with the usual fixed sleep, and
-// with lastcall. Beside the rollout of Deployments it rolls a ModelDeployment. It
-// prints a table and writes summary.json and timeline.svg.
+// with lastcall. Beside them it rolls a ModelDeployment, and takes replicas away
+// for good, by the retirement protocol and without it: fewer replicas, and
+// `kubectl delete md`. It prints a table and writes summary.json and timeline.svg.
 package main
 
 import (
@@ -15,6 +16,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/lastcall-dev/lastcall/test/cluster/kube"
 	"github.com/lastcall-dev/lastcall/test/cluster/node"
 	"github.com/lastcall-dev/lastcall/test/engine/bundle"
@@ -27,6 +31,7 @@ const limit = 12 * time.Minute
 func main() {
 	out := flag.String("out", "out/demo", "the folder for summary.json and timeline.svg")
 	flag.Parse()
+	ctrllog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := demo(ctx, *out)
 	stop()
@@ -86,7 +91,21 @@ func demo(ctx context.Context, out string) (err error) {
 		return err
 	}
 	fmt.Printf("\n%s and %s have the rest. All of it took %s.\n", filepath.Join(out, "summary.json"), filepath.Join(out, "timeline.svg"), elapsed(began))
-	return nil
+	return kept(runs)
+}
+
+// kept is the error of replicas that the protocol gave up. What there is to be seen
+// has been written by then.
+func kept(runs []Run) error {
+	var errs []error
+	for _, r := range runs {
+		for _, replica := range r.Replicas {
+			if replica.Kept != "" {
+				errs = append(errs, fmt.Errorf("%s: %s was not proven idle and stayed (%s); is the machine too busy?", r.Scenario, replica.Pod, replica.Kept))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // leave takes lastcall away again from a cluster that outlives the demo.
@@ -143,7 +162,7 @@ func write(dir string, summaries []Summary, runs []Run) error {
 	if createErr != nil {
 		return errors.Join(err, createErr)
 	}
-	return errors.Join(err, writeTimeline(timeline, rows, modes, runs), timeline.Close())
+	return errors.Join(err, writeTimeline(timeline, rows, columns, runs), timeline.Close())
 }
 
 // elapsed is the time since a moment in whole seconds.

@@ -21,7 +21,7 @@ import (
 )
 
 // labelDemo is on the Pods of engines: "engine" on those that a node drain takes
-// away, "model-deployment" on those of the ModelDeployment.
+// away, "model-deployment" and "retirement" on others.
 const labelDemo = "demo"
 
 // replicas watches the engine Pods of a namespace and notes when each is
@@ -96,6 +96,22 @@ func (r *replicas) settled(ctx context.Context) error {
 			leaving = leaving || !w.deleted.IsZero() && w.gone.IsZero()
 		}
 		return !leaving && r.ready("vllm", "") && r.ready("sglang", "") && r.ready("idle", "")
+	})
+}
+
+// number waits until there are so many engines, all of them ready.
+func (r *replicas) number(ctx context.Context, want int) error {
+	return r.wait(ctx, fmt.Sprintf("%d engines", want), func() bool {
+		ready, others := 0, 0
+		for _, w := range r.pods {
+			switch {
+			case w.ready:
+				ready++
+			case w.gone.IsZero():
+				others++
+			}
+		}
+		return ready == want && others == 0
 	})
 }
 

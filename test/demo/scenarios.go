@@ -1,19 +1,14 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lastcall-dev/lastcall/api/names"
@@ -23,7 +18,7 @@ import (
 	"github.com/lastcall-dev/lastcall/test/load/clients"
 )
 
-// The columns of the picture.
+// How engines are taken away and replaced.
 const (
 	noHook   = "no hook"
 	sleep15  = "sleep 15"
@@ -42,8 +37,9 @@ const (
 var (
 	modes     = []string{noHook, sleep15, lastcall}
 	scenarios = []string{deletion, rollout, nodeDrain}
-	// rows are those of the picture.
-	rows = []string{deletion, rollout, ownRollout, nodeDrain}
+	// rows and columns are those of the picture.
+	rows    = []string{deletion, rollout, ownRollout, nodeDrain, scaleDown, deleteMD}
+	columns = [][]string{{noHook}, {sleep15, windowOnly}, {lastcall, byProtocol}}
 )
 
 //go:embed engines.yaml
@@ -51,6 +47,10 @@ var engines string
 
 //go:embed modeldeployment.yaml
 var modelDeployment string
+
+// streaming is the load of the stages whose engines are replaced. At 20 tokens per
+// second the longest answer takes 17 s.
+var streaming = []string{"--clients=10", "--min-tokens=10", "--max-tokens=400"}
 
 // stage is one mode: a namespace with the engines, and what is seen of them.
 type stage struct {
@@ -60,129 +60,47 @@ type stage struct {
 	replicas  *replicas
 	// own is set where the engines are replicas of a ModelDeployment.
 	own bool
+	// size is how many engines there are where they are all alike.
+	size int
+	load []string // what the clients are told
+	// protocol is set where replicas of a ModelDeployment go for good.
+	protocol *protocol
 	// stop ends the load and returns its records.
 	stop func() ([]load.Request, error)
 }
 
-// window is when a scenario was played.
+// window is when a scenario was played, and when the removal was asked for.
 type window struct {
-	scenario   string
-	began, end time.Time
+	scenario          string
+	began, asked, end time.Time
 }
 
-// playAll plays the scenarios one after the other, each in all modes at once. The
-// load goes on meanwhile.
-func playAll(ctx context.Context, c *kube.Cluster) (runs []Run, err error) {
-	node, err := c.Worker(ctx)
-	if err != nil {
-		return nil, err
-	}
-	began := time.Now()
-	stages := make([]stage, len(modes)+1)
-	for i := range stages {
-		if i < len(modes) {
-			stages[i], err = prepare(ctx, c, node, modes[i])
-		} else {
-			stages[i], err = prepareOwn(ctx, c)
-		}
-		if err != nil {
-			return nil, err
-		}
-		defer func() {
-			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: stages[i].namespace}}
-			err = errors.Join(err, c.Client.Delete(context.WithoutCancel(ctx), namespace))
-		}()
-	}
-	var starting errgroup.Group
-	for i := range stages {
-		starting.Go(func() error { return stages[i].start(ctx, c) })
-	}
-	if err := starting.Wait(); err != nil {
-		return nil, err
-	}
-	say("engines ready and busy in %s", elapsed(began))
-
-	// The ModelDeployment's replicas leave one after the other, which takes long, and
-	// nobody else waits for them.
-	both := make([][]Run, 2)
-	group, playing := errgroup.WithContext(ctx)
-	group.Go(func() (err error) {
-		both[0], err = playOn(playing, c, node, scenarios, stages[:len(modes)])
-		return err
-	})
-	group.Go(func() (err error) {
-		both[1], err = playOn(playing, c, node, []string{ownRollout}, stages[len(modes):])
-		return err
-	})
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	runs = slices.Concat(both...)
-	slices.SortStableFunc(runs, func(a, b Run) int {
-		return cmp.Compare(slices.Index(rows, a.Scenario), slices.Index(rows, b.Scenario))
-	})
-	return runs, nil
-}
-
-// start waits for the stage's engines and sends them load until stop is called.
-func (s *stage) start(ctx context.Context, c *kube.Cluster) (err error) {
-	if err := s.settled(ctx, c); err != nil {
+// start waits for the stage's engines and, unless that is left for later, sends
+// them load until stop is called.
+func (s *stage) start(ctx context.Context, c *kube.Cluster, later bool) (err error) {
+	if err := s.settled(ctx, c); err != nil || later {
 		return err
 	}
-	service := client.ObjectKey{Namespace: s.namespace, Name: s.service}
-	// At 20 tokens per second the longest answer takes 17 s.
-	s.stop, err = clients.Start(ctx, c, service, "--clients=10", "--min-tokens=10", "--max-tokens=400")
+	s.stop, err = clients.Start(ctx, c, client.ObjectKey{Namespace: s.namespace, Name: s.service}, s.load...)
 	return err
-}
-
-// playOn plays scenarios on stages, and ends their load after the last.
-func playOn(ctx context.Context, c *kube.Cluster, node string, sequence []string, stages []stage) ([]Run, error) {
-	var windows []window
-	for _, scenario := range sequence {
-		var with []string
-		for _, s := range stages {
-			with = append(with, s.mode)
-		}
-		say("%s, with %s", scenario, strings.Join(with, ", "))
-		w := window{scenario: scenario, began: time.Now()}
-		if err := play(ctx, c, node, scenario, stages); err != nil {
-			return nil, fmt.Errorf("%s: %w", scenario, err)
-		}
-		w.end = time.Now()
-		windows = append(windows, w)
-		say("%s took %s", scenario, elapsed(w.began))
-	}
-	records := make([][]load.Request, len(stages))
-	var stopping errgroup.Group // each has an answer to wait for
-	for i, s := range stages {
-		stopping.Go(func() (err error) {
-			records[i], err = s.stop()
-			return err
-		})
-	}
-	if err := stopping.Wait(); err != nil {
-		return nil, err
-	}
-	windows[len(windows)-1].end = time.Now()
-	var runs []Run
-	for _, w := range windows {
-		for i, s := range stages {
-			runs = append(runs, s.run(w, records[i]))
-		}
-	}
-	return runs, nil
 }
 
 // run is what happened in the stage during a window. A request belongs to where it
 // ended: it was cut there, if at all.
 func (s stage) run(w window, requests []load.Request) Run {
-	r := Run{Scenario: w.scenario, Mode: s.mode, Started: w.began}
+	r := Run{Scenario: w.scenario, Mode: s.mode, Started: w.began, Asked: w.asked}
 	for _, q := range requests {
 		if q.End.After(w.began) && !q.End.After(w.end) {
 			r.Requests = append(r.Requests, q)
 		}
 	}
 	r.Replicas, r.IdleLeave = s.replicas.left(w)
+	if s.protocol != nil {
+		r.Replicas = append(r.Replicas, s.protocol.kept()...)
+		for i := range r.Replicas {
+			r.Replicas[i].States = s.protocol.of(r.Replicas[i].Pod)
+		}
+	}
 	return r
 }
 
@@ -198,7 +116,7 @@ func prepare(ctx context.Context, c *kube.Cluster, node, mode string) (stage, er
 	if err != nil {
 		return stage{}, err
 	}
-	s := stage{mode: mode, namespace: namespace, service: "engine", replicas: watchReplicas(ctx, c, namespace)}
+	s := stage{mode: mode, namespace: namespace, service: "engine", replicas: watchReplicas(ctx, c, namespace), load: streaming}
 	return s, c.Apply(ctx, namespace, strings.NewReplacer("MODE", lifecycle, "NODE", node).Replace(engines))
 }
 
@@ -209,30 +127,40 @@ func prepareOwn(ctx context.Context, c *kube.Cluster) (stage, error) {
 	if err != nil {
 		return stage{}, err
 	}
-	s := stage{mode: lastcall, namespace: namespace, service: "qwen-server", replicas: watchReplicas(ctx, c, namespace), own: true}
+	s := stage{mode: lastcall, namespace: namespace, service: "qwen-server", replicas: watchReplicas(ctx, c, namespace), own: true, load: streaming}
 	return s, c.Apply(ctx, namespace, modelDeployment)
 }
 
-// play takes the engines of all stages away and waits for their replacements.
-func play(ctx context.Context, c *kube.Cluster, node, scenario string, stages []stage) error {
+// play takes engines of all stages away and waits for their replacements, if there
+// are to be any. It returns when it began to.
+func play(ctx context.Context, c *kube.Cluster, node, scenario string, stages []stage) (asked time.Time, err error) {
+	if scenario == deleteMD {
+		if err := sendOnce(ctx, c, stages); err != nil {
+			return asked, err
+		}
+	}
 	select { // some load before it, for the picture
 	case <-time.After(3 * time.Second):
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return asked, context.Cause(ctx)
 	}
+	asked = time.Now()
 	if scenario == nodeDrain {
-		return drain(ctx, c, node, stages)
+		return asked, drain(ctx, c, node, stages)
 	}
 	var group errgroup.Group
 	for _, s := range stages {
 		group.Go(func() error { return s.remove(ctx, c, scenario) })
 	}
-	return group.Wait()
+	return asked, group.Wait()
 }
 
-// remove takes the stage's engines away and waits for their replacements.
+// remove takes the stage's engines away and waits for their replacements, if there
+// are to be any.
 func (s stage) remove(ctx context.Context, c *kube.Cluster, scenario string) (err error) {
 	switch scenario {
+	case scaleDown, deleteMD:
+		return s.retire(ctx, c, scenario)
 	case rollout:
 		err = s.restart(ctx, c)
 	case ownRollout: // another grace period, in each role
@@ -277,7 +205,11 @@ func (s stage) deleteEach(ctx context.Context, c *kube.Cluster) error {
 
 // settled waits until nothing is leaving and every engine is there.
 func (s stage) settled(ctx context.Context, c *kube.Cluster) error {
-	if !s.own {
+	switch {
+	case s.own:
+	case s.size > 0:
+		return s.replicas.number(ctx, s.size)
+	default:
 		return s.replicas.settled(ctx)
 	}
 	md := &v1alpha1.ModelDeployment{}

@@ -8,16 +8,21 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/lastcall-dev/lastcall/api/v1alpha1"
 	"github.com/lastcall-dev/lastcall/test/load"
 )
 
-// Replica is the end of one engine Pod that a removal took away.
+// Replica is the end of one engine Pod that a removal took away, or was to.
 type Replica struct {
 	Pod     string    `json:"pod"`
 	Engine  string    `json:"engine"`
 	Deleted time.Time `json:"deleted"`
 	SIGTERM time.Time `json:"sigterm"`
 	Exited  time.Time `json:"exited"`
+	// States are those of the retirement protocol that it went through.
+	States []Span `json:"-"`
+	// Kept is why the retirement protocol gave it up; empty where it went.
+	Kept string `json:"kept,omitempty"`
 }
 
 // Run is one scenario in one mode: what was sent, and which replicas left.
@@ -25,6 +30,7 @@ type Run struct {
 	Scenario string         `json:"scenario"`
 	Mode     string         `json:"mode"`
 	Started  time.Time      `json:"started"`
+	Asked    time.Time      `json:"asked"` // when the removal was
 	Requests []load.Request `json:"requests"`
 	Replicas []Replica      `json:"replicas"`
 	// IdleLeave is how long an engine without work took from its delete to its
@@ -44,7 +50,17 @@ type Summary struct {
 	// ended: what was waited for nothing.
 	LastRequestToExitMedian float64 `json:"lastRequestToExitMedianSeconds"`
 	LastRequestToExitMax    float64 `json:"lastRequestToExitMaxSeconds"`
-	IdleLeave               float64 `json:"idleLeaveSeconds"`
+	// AskedToLastExit is the time from the edit or the delete to the exit of the last
+	// engine that it takes away.
+	AskedToLastExit float64 `json:"askedToLastExitSeconds"`
+	// IdleLeave is 0 where there was no engine without work, as where replicas go for
+	// good.
+	IdleLeave float64 `json:"idleLeaveSeconds"`
+	// LongestInState is, of each state of the retirement protocol, the longest time
+	// that a replica was in it.
+	LongestInState map[v1alpha1.RetirementState]float64 `json:"longestInStateSeconds,omitempty"`
+	// Kept is how many replicas stayed that were to go.
+	Kept int `json:"kept,omitempty"`
 }
 
 func summarize(r Run) Summary {
@@ -60,17 +76,47 @@ func summarize(r Run) Summary {
 		}
 	}
 	var waits []time.Duration
+	var exit time.Time
 	for _, replica := range r.Replicas {
+		if replica.Exited.IsZero() {
+			if replica.Kept != "" {
+				s.Kept++
+			}
+			continue
+		}
 		if last, served := lastRequestEnd(r.Requests, replica); served {
 			waits = append(waits, replica.Exited.Sub(last))
 		}
+		exit = later(exit, replica.Exited)
 	}
+	if !exit.IsZero() {
+		s.AskedToLastExit = seconds(exit.Sub(r.Asked))
+	}
+	s.LongestInState = longestInState(r.Replicas)
 	if len(waits) > 0 {
 		slices.Sort(waits)
 		s.LastRequestToExitMedian = seconds((waits[(len(waits)-1)/2] + waits[len(waits)/2]) / 2)
 		s.LastRequestToExitMax = seconds(waits[len(waits)-1])
 	}
 	return s
+}
+
+// longestInState leaves out what lasted for less than is measured.
+func longestInState(replicas []Replica) map[v1alpha1.RetirementState]float64 {
+	var longest map[v1alpha1.RetirementState]float64
+	for _, replica := range replicas {
+		for _, span := range replica.States {
+			took := seconds(span.To.Sub(span.From))
+			if took <= longest[span.State] {
+				continue
+			}
+			if longest == nil {
+				longest = map[v1alpha1.RetirementState]float64{}
+			}
+			longest[span.State] = took
+		}
+	}
+	return longest
 }
 
 // lastRequestEnd is when the replica's last request ended. One that began after it
@@ -89,10 +135,14 @@ func seconds(d time.Duration) float64 { return d.Round(100 * time.Millisecond).S
 
 func printTable(w io.Writer, summaries []Summary) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "scenario\tmode\trequests\tcompleted\tcut\trefused\tlast request to exit, median\tmax\tidle engine leaves in\t")
+	fmt.Fprintln(t, "scenario\tmode\trequests\tcompleted\tcut\trefused\tlast request to exit, median\tmax\tremoval to last exit\tidle engine leaves in\t")
 	for _, s := range summaries {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%.1f s\t%.1f s\t%.1f s\t\n", s.Scenario, s.Mode, s.Requests, s.Completed, s.Cut, s.Refused,
-			s.LastRequestToExitMedian, s.LastRequestToExitMax, s.IdleLeave)
+		idle := fmt.Sprintf("%.1f s", s.IdleLeave)
+		if _, none := retirements[s.Scenario]; none {
+			idle = "-"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%.1f s\t%.1f s\t%.1f s\t%s\t\n", s.Scenario, s.Mode, s.Requests, s.Completed, s.Cut, s.Refused,
+			s.LastRequestToExitMedian, s.LastRequestToExitMax, s.AskedToLastExit, idle)
 	}
 	return t.Flush()
 }

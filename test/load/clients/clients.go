@@ -21,6 +21,39 @@ import (
 // requests in flight end, which takes as long as the longest, and returns every
 // record. The flags are those of loadgen.
 func Start(ctx context.Context, c *kube.Cluster, service client.ObjectKey, flags ...string) (stop func() ([]load.Request, error), err error) {
+	l, err := launch(ctx, c, service, append([]string{"--for=1h"}, flags...))
+	if err != nil {
+		return nil, err
+	}
+	first, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("no request completed in a minute"))
+	defer cancel()
+	if _, err := l.log.Find(first, string(load.Completed)); err != nil {
+		return nil, fmt.Errorf("sending load to %s: %w", service, err)
+	}
+	return func() ([]load.Request, error) { return l.stop(ctx) }, nil
+}
+
+// Once sends one request from each client, and returns when they are on their way.
+// Wait waits until all have ended and returns their records. The flags are those of
+// loadgen; a request must take longer than a second.
+func Once(ctx context.Context, c *kube.Cluster, service client.ObjectKey, flags ...string) (wait func() ([]load.Request, error), err error) {
+	// A client sends no second request after the first second.
+	l, err := launch(ctx, c, service, append([]string{"--for=1s"}, flags...))
+	if err != nil {
+		return nil, err
+	}
+	return func() ([]load.Request, error) { return l.stop(ctx) }, nil
+}
+
+// loader is a running load generator.
+type loader struct {
+	cluster *kube.Cluster
+	pod     *corev1.Pod
+	log     *kube.Log
+}
+
+// launch starts a load generator and waits until it runs.
+func launch(ctx context.Context, c *kube.Cluster, service client.ObjectKey, flags []string) (*loader, error) {
 	var to corev1.Service
 	if err := c.Client.Get(ctx, service, &to); err != nil {
 		return nil, fmt.Errorf("sending load: %w", err)
@@ -32,7 +65,7 @@ func Start(ctx context.Context, c *kube.Cluster, service client.ObjectKey, flags
 			Containers: []corev1.Container{{
 				Name:    "clients",
 				Image:   bundle.Full.Ref,
-				Command: append([]string{"loadgen", "--for=1h", "--url=http://" + to.Spec.ClusterIP}, flags...),
+				Command: append([]string{"loadgen", "--url=http://" + to.Spec.ClusterIP}, flags...),
 			}},
 		},
 	}
@@ -44,28 +77,23 @@ func Start(ctx context.Context, c *kube.Cluster, service client.ObjectKey, flags
 		return nil, err
 	}
 	log, err := c.Follow(ctx, key, "clients")
+	return &loader{c, pod, log}, err
+}
+
+// stop lets the requests in flight end and returns every record.
+func (l *loader) stop(ctx context.Context) ([]load.Request, error) {
+	if err := l.cluster.Client.Delete(ctx, l.pod); err != nil {
+		return nil, fmt.Errorf("stopping the load: %w", err)
+	}
+	lines, err := l.log.All(ctx)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reading the load's records: %w", err)
 	}
-	first, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("no request completed in a minute"))
-	defer cancel()
-	if _, err := log.Find(first, string(load.Completed)); err != nil {
-		return nil, fmt.Errorf("sending load to %s: %w", service, err)
+	records := make([]load.Request, len(lines))
+	for i, line := range lines {
+		if err := json.Unmarshal([]byte(line.Text), &records[i]); err != nil {
+			return nil, fmt.Errorf("reading the load's record %q: %w", line.Text, err)
+		}
 	}
-	return func() ([]load.Request, error) {
-		if err := c.Client.Delete(ctx, pod); err != nil {
-			return nil, fmt.Errorf("stopping the load: %w", err)
-		}
-		lines, err := log.All(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("reading the load's records: %w", err)
-		}
-		records := make([]load.Request, len(lines))
-		for i, line := range lines {
-			if err := json.Unmarshal([]byte(line.Text), &records[i]); err != nil {
-				return nil, fmt.Errorf("reading the load's record %q: %w", line.Text, err)
-			}
-		}
-		return records, nil
-	}, nil
+	return records, nil
 }
