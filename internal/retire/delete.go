@@ -67,6 +67,7 @@ func (s *step) mayDelete(t *v1alpha1.RetirementTarget, members []bound) bool {
 	}
 	rebind(members)
 	s.wakeAt(until)
+	s.wakeAt(s.now.Add(ReadInterval))
 	v := s.judge(t, members, refused)
 	if v.idle && v.last == nil {
 		return true

@@ -105,6 +105,7 @@ func (h *host) checkRound(r *round) {
 			if t.State == v1alpha1.StateDraining && was != nil && was.State == v1alpha1.StateWithdrawing && !r.spec.Deleting {
 				h.checkWithdrawn(was, t)
 			}
+			h.checkWake(t, r.actions)
 		}
 	}
 	h.checkReasons(r)
@@ -279,6 +280,19 @@ func (h *host) checkBound(was, t *v1alpha1.RetirementTarget) {
 	void := t.Reason == names.RetireMarkLost || t.Reason == names.RetireNotProvenAgain
 	h.must(!decided(was) || t.State != v1alpha1.StateAborted || void,
 		"the decision about %s-%d was taken back: %s", t.Role, t.Ordinal, t.Reason)
+}
+
+// checkWake: what holds a target can pass without the API server telling of it, such
+// as a node that did not answer. It is looked at again soon.
+func (h *host) checkWake(t *v1alpha1.RetirementTarget, actions []Action) {
+	if !active(t) || t.State == v1alpha1.StateSettling {
+		return
+	}
+	soon := slices.ContainsFunc(actions, func(a Action) bool {
+		w, ok := a.(WakeAt)
+		return ok && !w.Time.After(h.clock().Add(max(ReadInterval, RefusedDelay)))
+	})
+	h.must(soon, "%s-%d is %s %s, and nobody looks at it again", t.Role, t.Ordinal, t.State, t.Reason)
 }
 
 // checkRecord: a status that says nothing new is not written for every read.

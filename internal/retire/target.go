@@ -321,6 +321,8 @@ func (s *step) draining(t *v1alpha1.RetirementTarget, members []bound) {
 		s.end(t, verdict.reason)
 		return
 	}
+	// Also where there is nothing to read: what holds the target may pass.
+	s.wakeAt(s.now.Add(ReadInterval))
 	if !s.spec.WaitForIdle || !s.spec.Deleting {
 		s.wakeAt(until)
 	}

@@ -99,50 +99,41 @@ func TestAPIServerIsAwayForAWhile(t *testing.T) {
 	require.Equal(t, map[string]types.UID{"qwen-server-0": before["qwen-server-0"]}, d.uids(t))
 }
 
-func TestNodeIsLostWhileAReplicaDrains(t *testing.T) {
+// A node that does not answer holds a replica that drains, until it is back. A
+// deletion ends all the same.
+func TestNodeIsLost(t *testing.T) {
 	c := outage(t)
 	if !c.Own() {
 		t.Skip("it stops a component of the cluster")
 	}
-	d := observed(t, c, server(2))
+	d, deleted := observed(t, c, server(2)), observed(t, c, server(1))
+	deleted.edit(t, func(s *v1alpha1.ModelDeploymentSpec) {
+		s.Retirement = v1alpha1.RetirementBudgets{DrainSeconds: new(int32(15)), TotalSeconds: new(int32(30))}
+	})
 	d.engine(t, "qwen-server-1").fault(t, `{"metrics": "busy"}`)
 	d.scale(t, 1)
 	d.target(t, "server", 1, v1alpha1.StateDraining, names.HeldServingRequests)
 	resume, err := c.Pause("kubelet")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = resume() })
+	since := deleted.delete(t)
 	d.target(t, "server", 1, v1alpha1.StateDraining, names.HeldReadTimedOut)
 	d.target(t, "server", 1, v1alpha1.StateDraining, names.HeldNodeUnreachable)
 	d.told(t, names.HeldNodeUnreachable, "qwen-server-1")
 	require.Contains(t, d.command(t, "explain", "qwen"), names.HeldNodeUnreachable)
+	require.NoError(t, until(t.Context(), "the ModelDeployment to go", func() (bool, error) {
+		err := c.Client.Get(t.Context(), deleted.key, &v1alpha1.ModelDeployment{})
+		return err != nil, client.IgnoreNotFound(err)
+	}))
+	// Its drain budget, its grace period, and 30 s.
+	took := time.Since(since)
+	t.Logf("the deletion took %.1f s", took.Seconds())
+	require.Greater(t, took, 59*time.Second)
 	require.NoError(t, resume())
 	d.target(t, "server", 1, v1alpha1.StateDraining, names.HeldServingRequests)
 	d.engine(t, "qwen-server-1").fault(t, `{"metrics": ""}`)
 	d.ended(t, v1alpha1.EndCompleted)
-}
-
-// A deletion on a node that never answers again ends all the same.
-func TestDeletionWhileTheNodeIsLost(t *testing.T) {
-	c := outage(t)
-	if !c.Own() {
-		t.Skip("it stops a component of the cluster")
-	}
-	d := observed(t, c, server(1))
-	d.edit(t, func(s *v1alpha1.ModelDeploymentSpec) { s.Retirement = v1alpha1.RetirementBudgets{DrainSeconds: new(int32(15)), TotalSeconds: new(int32(30))} })
-	resume, err := c.Pause("kubelet")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = resume() })
-	since := d.delete(t)
-	require.NoError(t, until(t.Context(), "the ModelDeployment to go", func() (bool, error) {
-		err := c.Client.Get(t.Context(), d.key, &v1alpha1.ModelDeployment{})
-		return err != nil, client.IgnoreNotFound(err)
-	}))
-	took := time.Since(since)
-	t.Logf("the ModelDeployment went after %.1f s", took.Seconds())
-	// Its drain budget, its grace period, and 30 s.
-	require.InDelta(t, 60, took.Seconds(), 8)
-	require.NoError(t, resume())
-	d.gone(t)
+	deleted.gone(t)
 }
 
 // Without a retirer nothing is taken away, and nothing is lost; what was asked for
@@ -159,11 +150,10 @@ func TestRetirerIsDownAndBack(t *testing.T) {
 	}
 	t.Cleanup(func() { scale(context.WithoutCancel(t.Context()), "2") })
 	scale(t.Context(), "0")
-	since := d.delete(t)
+	d.delete(t)
 	require.NoError(t, until(t.Context(), "explain to miss the retirer", func() (bool, error) {
-		return strings.Contains(d.command(t, "explain", "qwen"), "retirer"), nil
+		return strings.Contains(d.command(t, "explain", "qwen"), "the retirer has not taken that up"), nil
 	}))
-	require.Greater(t, time.Since(since), 5*time.Second)
 	require.Equal(t, before, d.uids(t))
 	scale(t.Context(), "2")
 	d.gone(t)
