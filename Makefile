@@ -57,7 +57,7 @@ test-unit: setup ## Rules, parsers, the hook under python3, admission: no cluste
 test-envtest: setup ## Against a real API server that has what the chart renders
 	go run ./test/cluster binaries etcd kube-apiserver kubectl
 	$(TOOL) helm version --short
-	go test -timeout 10m ./test/envtest/...
+	go test -timeout 20m ./test/envtest/...
 
 .PHONY: test-e2e
 test-e2e: setup ## Against a real kubelet; on the cluster of KUBECONFIG if that is set

@@ -168,7 +168,7 @@ func change(replica string, before, now *v1alpha1.RetirementTarget) news {
 	}
 	note := replica + " is held: " + why
 	if now.Reason == names.HeldServingRequests && now.InFlight != nil {
-		note = fmt.Sprintf("%s is held: %d requests in flight", replica, *now.InFlight)
+		note = fmt.Sprintf("%s is held: %d in flight", replica, *now.InFlight)
 	}
 	return news{warning: slices.Contains(failing, now.Reason), reason: now.Reason, note: note}
 }

@@ -95,7 +95,7 @@ func TestAStoryIsToldAsItHappens(t *testing.T) {
 		"it goes its way": {before: operation(of(1, admitted, "")), now: operation(of(1, disqualified, ""))},
 		"busy": {
 			before: operation(of(1, draining, "")), now: operation(busy),
-			want: []string{"ServingRequests: chat-server-1 is held: 3 requests in flight"},
+			want: []string{"ServingRequests: chat-server-1 is held: 3 in flight"},
 		},
 		"busy still": {before: operation(busy), now: operation(busy)},
 		"busy, and given up": {

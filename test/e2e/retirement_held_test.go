@@ -47,7 +47,9 @@ func TestReasonsToHold(t *testing.T) {
 func TestRestartedEngineIsHeld(t *testing.T) {
 	c := cluster(t)
 	d := observed(t, c, server(1))
-	d.edit(t, func(s *v1alpha1.ModelDeploymentSpec) { s.Retirement = v1alpha1.RetirementBudgets{DrainSeconds: new(int32(30)), TotalSeconds: new(int32(60))} })
+	d.edit(t, func(s *v1alpha1.ModelDeploymentSpec) {
+		s.Retirement = v1alpha1.RetirementBudgets{DrainSeconds: new(int32(30)), TotalSeconds: new(int32(60))}
+	})
 	e := d.engine(t, "qwen-server-0")
 	e.fault(t, `{"metrics": "busy"}`)
 	d.scale(t, 0)

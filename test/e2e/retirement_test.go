@@ -208,35 +208,45 @@ func TestScaleDownWithoutEvidenceKeepsTheReplica(t *testing.T) {
 	require.Equal(t, map[string]types.UID{"qwen-server-0": before["qwen-server-0"]}, d.uids(t))
 }
 
+// A busy replica has the time of draining, also while its clients are still
+// connected, and leaves when it is done.
 func TestBusyReplicaIsHeldUntilItIsDone(t *testing.T) {
 	c := cluster(t)
 	d := observed(t, c, server(2))
-	answer := d.engine(t, "qwen-server-1").generate(t, 35*time.Second)
+	answer := d.engine(t, "qwen-server-1").generate(t, 50*time.Second)
 	d.scale(t, 1)
-	// A request by way of the API server has no connection through the Service, but
-	// one to the engine's port, from the node.
-	d.target(t, "server", 1, v1alpha1.StateWithdrawing, names.HeldConnectionsOpen)
-	require.Contains(t, d.command(t, "explain", "qwen"), names.HeldConnectionsOpen)
-	d.told(t, names.HeldConnectionsOpen, "qwen-server-1")
-	last := d.ended(t, v1alpha1.EndAborted)
-	require.Equal(t, names.HeldConnectionsOpen, last.Reason)
-	d.serves(t, "qwen-server-1")
+	held := d.target(t, "server", 1, v1alpha1.StateWithdrawing, names.HeldServingRequests)
+	require.EqualValues(t, 1, *held.InFlight)
+	d.told(t, names.HeldServingRequests, "qwen-server-1 is held: 1 in flight")
+	explained := d.command(t, "explain", "qwen")
+	require.Contains(t, explained, names.HeldServingRequests)
+	require.Contains(t, explained, "1 request")
+	last := d.ended(t, v1alpha1.EndCompleted)
 	require.Equal(t, load.Completed, answer().Outcome)
+	require.Greater(t, last.EndedAt.Sub(last.StartedAt.Time), 45*time.Second)
+	require.Len(t, d.uids(t), 1)
+}
 
+// What does not become idle in its time stays, and is tried again when somebody asks.
+func TestBusyReplicaIsGivenUp(t *testing.T) {
+	c := cluster(t)
+	d := observed(t, c, server(2))
+	d.engine(t, "qwen-server-1").fault(t, `{"metrics": "busy"}`)
+	d.edit(t, func(s *v1alpha1.ModelDeploymentSpec) {
+		s.Retirement = v1alpha1.RetirementBudgets{DrainSeconds: new(int32(15)), TotalSeconds: new(int32(60))}
+	})
+	d.scale(t, 1)
+	d.target(t, "server", 1, v1alpha1.StateAborted, names.HeldServingRequests)
+	d.told(t, names.EventRetirementAborted, "qwen-server-1")
+	d.serves(t, "qwen-server-1")
 	t.Log("the same token retries once")
 	retry := func() {
 		_, err := c.Kubectl(t.Context(), "-n", d.key.Namespace, "annotate", "md", "qwen", names.AnnotationRetryRetirement+"=once")
 		require.NoError(t, err)
 	}
-	d.engine(t, "qwen-server-1").fault(t, `{"metrics": "busy"}`)
-	d.edit(t, func(s *v1alpha1.ModelDeploymentSpec) { s.Retirement = v1alpha1.RetirementBudgets{DrainSeconds: new(int32(15)), TotalSeconds: new(int32(60))} })
 	retry()
-	held := d.target(t, "server", 1, v1alpha1.StateDraining, names.HeldServingRequests)
-	require.EqualValues(t, 1, *held.InFlight)
-	d.told(t, names.HeldServingRequests, "qwen-server-1 is held: 1 requests in flight")
-	explained := d.command(t, "explain", "qwen")
-	require.Contains(t, explained, names.HeldServingRequests)
-	require.Contains(t, explained, "1 request")
+	d.target(t, "server", 1, v1alpha1.StateDraining, names.HeldServingRequests)
+	require.Contains(t, d.command(t, "explain", "qwen"), names.HeldServingRequests)
 	d.target(t, "server", 1, v1alpha1.StateAborted, names.HeldServingRequests)
 	d.serves(t, "qwen-server-1")
 	retry()
@@ -348,7 +358,9 @@ func TestNobodyBlocksAnybody(t *testing.T) {
 	prefill.Name, prefill.Kind = "prefill", v1alpha1.Prefill
 	busy.Name = "busy"
 	d := observed(t, c, server(2), busy, prefill)
-	d.edit(t, func(s *v1alpha1.ModelDeploymentSpec) { s.Retirement = v1alpha1.RetirementBudgets{DrainSeconds: new(int32(40)), TotalSeconds: new(int32(80))} })
+	d.edit(t, func(s *v1alpha1.ModelDeploymentSpec) {
+		s.Retirement = v1alpha1.RetirementBudgets{DrainSeconds: new(int32(40)), TotalSeconds: new(int32(80))}
+	})
 	d.engine(t, "qwen-busy-1").fault(t, `{"metrics": "busy"}`)
 	d.edit(t, func(s *v1alpha1.ModelDeploymentSpec) {
 		s.Roles[0].Replicas, s.Roles[1].Replicas, s.Roles[2].Replicas = new(int32(1)), new(int32(1)), new(int32(0))
