@@ -51,7 +51,8 @@ type RetirementStatus struct {
 	// +required
 	Cause RetirementCause `json:"cause"`
 
-	// state is that of the least advanced target; Aborted if any target was kept.
+	// state is that of the least advanced target that is under way; without one,
+	// Aborted: targets were given up.
 	// +required
 	State RetirementState `json:"state"`
 

@@ -184,11 +184,11 @@ func TestExplainTellsTheStory(t *testing.T) {
 			s.pods = s.pods[:2]
 		},
 		"was given up": func(s *told) { s.set(v1alpha1.StateAborted, names.HeldServingRequests) },
-		"was given up without a router": func(s *told) {
+		"was given up with nothing to prove it": func(s *told) {
 			s.md().Spec.Withdrawal.Direct = v1alpha1.DirectHold
 			s.set(v1alpha1.StateAborted, names.RetireWithdrawalUnobservable)
 		},
-		"was given up and the router gave no proof": func(s *told) {
+		"was given up with a router": func(s *told) {
 			s.md().Spec.Withdrawal.Direct = ""
 			s.md().Spec.Router = &v1alpha1.Router{Name: v1alpha1.VLLMRouter, Namespace: "routing", PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "router"}}, Port: 8000}
 			s.set(v1alpha1.StateAborted, names.RetireWithdrawalUnobservable)
@@ -326,7 +326,7 @@ func stateOf(reason string) v1alpha1.RetirementState {
 	switch reason {
 	case names.RetireNotMarked, names.RetireMarkLost:
 		return v1alpha1.StateDisqualified
-	case names.HeldEndpointsRemain, names.HeldConnectionsOpen, names.HeldConnectionsUnread, names.RetireWithdrawalUnobservable:
+	case names.HeldEndpointsRemain, names.HeldConnectionsOpen, names.HeldConnectionsUnread, names.HeldCommandTakenOver, names.RetireWithdrawalUnobservable:
 		return v1alpha1.StateWithdrawing
 	case names.RetireIdle, names.RetireNeverStarted, names.RetireNotRunning, names.RetireNotProvenAgain:
 		return v1alpha1.StateDeleting

@@ -101,34 +101,33 @@ func foreseeHeld(md *v1alpha1.ModelDeployment, role *v1alpha1.Role) string {
 	end := func(reason, when string) string {
 		return fmt.Sprintf("A replica that has started is kept, serves on, and ends %s %s with %s.\n", v1alpha1.StateAborted, when, reason)
 	}
-	drain, byDefault := budgetOfDrain(md)
-	afterDrain := "after " + seconds(drain)
-	if byDefault {
-		afterDrain += " by default"
-	}
+	afterWithdraw := "after " + seconds(retire.DefaultWithdraw) + " by default"
 	switch kind := render.Kind(role); {
 	case kind != v1alpha1.Server:
 		return fmt.Sprintf("%s replicas work for others, and an idle moment of one proves nothing. ", kind) + end(names.HeldPrefillDecode, "at once") + letGoByHand(md, role)
-	case !provesWithdrawal(md):
-		return "without a router, and with spec.withdrawal.direct: " + string(v1alpha1.DirectHold) + ", nothing can prove that clients reach a replica no more. " +
-			end(names.RetireWithdrawalUnobservable, "after "+seconds(retire.DefaultWithdraw)+" by default") + "To take open connections for the proof:\n    " + directConnections(md) + "\n"
+	case md.Spec.Router != nil:
+		return "routers are not asked in this version, so with spec.router nothing can prove that clients reach a replica no more. " +
+			end(names.RetireWithdrawalUnobservable, afterWithdraw) + "To drop spec.router and take open connections for the proof:\n    " + directConnections(md) + "\n" + letGoByHand(md, role)
+	case md.Spec.Withdrawal.Direct != v1alpha1.DirectConnections:
+		return "with spec.withdrawal.direct: " + string(v1alpha1.DirectHold) + ", nothing can prove that clients reach a replica no more. " +
+			end(names.RetireWithdrawalUnobservable, afterWithdraw) + "To take open connections for the proof:\n    " + directConnections(md) + "\n"
 	case render.TakenOver(role):
-		return "the command of the role is your own, so it is not known how to read its engine. " + end(names.HeldCommandTakenOver, afterDrain) + letGoByHand(md, role)
+		return "the command of the role is your own, so it is not known how to read its engine. " + end(names.HeldCommandTakenOver, afterWithdraw) + letGoByHand(md, role)
 	}
 	return ""
 }
 
-// provesWithdrawal reports whether the spec names something that can prove that no
-// client reaches a replica any more.
-func provesWithdrawal(md *v1alpha1.ModelDeployment) bool {
-	return md.Spec.Router != nil || md.Spec.Withdrawal.Direct == v1alpha1.DirectConnections
-}
-
+// directConnections takes a router out in the same patch: the API refuses the two
+// together.
 func directConnections(md *v1alpha1.ModelDeployment) string {
-	return fmt.Sprintf(`kubectl patch modeldeployment %s -n %s --type merge -p '{"spec":{"withdrawal":{"direct":"%s"}}}'`, md.Name, md.Namespace, v1alpha1.DirectConnections)
+	router := ""
+	if md.Spec.Router != nil {
+		router = `"router":null,`
+	}
+	return fmt.Sprintf(`kubectl patch modeldeployment %s -n %s --type merge -p '{"spec":{%s"withdrawal":{"direct":"%s"}}}'`, md.Name, md.Namespace, router, v1alpha1.DirectConnections)
 }
 
-// letGoByHand is for replicas that no proof will ever be of.
+// letGoByHand is for replicas that no proof can be of with the present spec.
 func letGoByHand(md *v1alpha1.ModelDeployment, role *v1alpha1.Role) string {
 	how := "it goes through its drain window"
 	if render.TakenOver(role) {

@@ -23,6 +23,7 @@ func TestScaleSaysWhatWillHappen(t *testing.T) {
 		"down, and not provable":         {1, func(md *v1alpha1.ModelDeployment) { md.Spec.Withdrawal.Direct = v1alpha1.DirectHold }},
 		"down, and not said how":         {1, func(md *v1alpha1.ModelDeployment) { md.Spec.Withdrawal.Direct = "" }},
 		"down, with a router":            {1, func(md *v1alpha1.ModelDeployment) { md.Spec.Router, md.Spec.Withdrawal.Direct = &v1alpha1.Router{}, "" }},
+		"down, with both":                {1, func(md *v1alpha1.ModelDeployment) { md.Spec.Router = &v1alpha1.Router{} }},
 		"down, of a split role":          {1, func(md *v1alpha1.ModelDeployment) { md.Spec.Roles[0].Kind = v1alpha1.Prefill }},
 		"down, of a role that is theirs": {1, func(md *v1alpha1.ModelDeployment) { md.Spec.Roles[0].Command = []string{"sh"} }},
 		"down, of theirs with their budget": {1, func(md *v1alpha1.ModelDeployment) {

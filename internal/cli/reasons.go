@@ -203,8 +203,8 @@ var meanings = map[string]meaning{
 	},
 	names.RetireWithdrawalUnobservable: {
 		says:  "nothing can prove that clients reach it no more",
-		needs: "a router that can be asked, or spec.withdrawal.direct: " + string(v1alpha1.DirectConnections),
-		out:   []advice{next("Without a router, take it for the proof that it has left the Services and no client has a connection to it:", "{connections}")},
+		needs: "spec.withdrawal.direct: " + string(v1alpha1.DirectConnections) + ", and no spec.router: this version does not ask routers",
+		out:   []advice{next("Take it for the proof that it has left the Services and no client has a connection to it:", "{connections}")},
 	},
 	names.RetireNotMarked: {
 		says:  "its Pods could not be given the label " + names.LabelServing + ": \"" + names.Withdrawn + "\" in time",

@@ -283,8 +283,7 @@ func (e *explainer) wayOut(t *v1alpha1.RetirementTarget) []advice {
 			continue
 		}
 		if t.Reason == names.RetireWithdrawalUnobservable && e.md.Spec.Router != nil {
-			a = do("The router of the spec gave no proof: see whether its Pods are there and its port answers.",
-				"kubectl get pods -n "+routerNamespace(e.md)+" -l '"+metav1.FormatLabelSelector(&e.md.Spec.Router.PodSelector)+"'")
+			a = next("This version does not ask routers. Drop spec.router, and take it for the proof that it has left the Services and no client, the router among them, has a connection to it:", "{connections}")
 		}
 		all = append(all, replaceIn(a, words))
 	}
@@ -321,13 +320,6 @@ func reasonOf(t *v1alpha1.RetirementTarget) string {
 		return names.RetireNotMarked
 	}
 	return names.RetireIdle
-}
-
-func routerNamespace(md *v1alpha1.ModelDeployment) string {
-	if md.Spec.Router.Namespace != "" {
-		return md.Spec.Router.Namespace
-	}
-	return md.Namespace
 }
 
 // words fills in the words in braces for a target.

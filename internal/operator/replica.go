@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,23 +27,10 @@ type replica struct {
 	pods []*corev1.Pod
 }
 
-// slotOf reads the slot and member from a Pod's name. Names cannot be edited, as
-// labels can; and roles have no dashes, so they are told apart.
+// slotOf reads the slot and member from a Pod's name.
 func slotOf(md *v1alpha1.ModelDeployment, pod string) (at slot, member int32, ok bool) {
-	rest, ok := strings.CutPrefix(pod, md.Name+"-")
-	parts := strings.Split(rest, "-")
-	if !ok || len(parts) < 2 || len(parts) > 3 {
-		return slot{}, 0, false
-	}
-	numbers := make([]int32, 2)
-	for i, text := range parts[1:] {
-		n, err := strconv.ParseInt(text, 10, 32)
-		if err != nil || n < 0 || text != strconv.FormatInt(n, 10) {
-			return slot{}, 0, false
-		}
-		numbers[i] = int32(n)
-	}
-	return slot{parts[0], numbers[0]}, numbers[1], true
+	role, ordinal, member, ok := render.SlotOf(md, pod)
+	return slot{role, ordinal}, member, ok
 }
 
 // replicas sorts Pods into their slots. A slot the spec asks for is there also

@@ -84,13 +84,16 @@ func (a answer) failure() error {
 	return failed(names.HeldReadFailed, "asking the engine fails: %s: %s", a.Failed, a.Saying)
 }
 
-// remote are the connections that are not from loopback.
+// remote are the connections that are not from the container's own loopback address.
+// Istio hands on what clients send from another one, 127.0.0.6.
 func (a answer) remote() []netip.AddrPort {
 	var all []netip.AddrPort
 	for _, r := range a.Connections {
-		if r := netip.AddrPort(r); !r.Addr().IsLoopback() {
+		if r := netip.AddrPort(r); r.Addr() != ownLoopback && r.Addr() != netip.IPv6Loopback() {
 			all = append(all, r)
 		}
 	}
 	return all
 }
+
+var ownLoopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})

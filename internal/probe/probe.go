@@ -57,7 +57,7 @@ type Result struct {
 	// the verdict.
 	ConnectionsKnown bool
 	// Connections are the remote ends of the established connections to
-	// Target.Ports, without those from loopback.
+	// Target.Ports, without those from the container's own loopback address.
 	Connections []netip.AddrPort
 	// Gateway are the Pod's default gateways: addresses by which its node reaches it,
 	// beside the node's own.

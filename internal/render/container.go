@@ -13,9 +13,9 @@ import (
 
 const (
 	proxyContainer = "proxy"
-	// portHTTP is the port that the Services send requests to. They name it, so
+	// PortHTTP is the port that the Services send requests to. They name it, so
 	// that during a rollout each Pod is reached on its own.
-	portHTTP = "http"
+	PortHTTP = "http"
 	// portEngine is the engine's port behind a proxy.
 	portEngine = "engine"
 )
@@ -50,13 +50,13 @@ func (m member) engine() corev1.Container {
 // does not find the port it names in a native sidecar, and all containers of a
 // Pod listen at the same address. Declared twice, it makes the API server warn.
 func (m member) ports() []corev1.ContainerPort {
-	engine := corev1.ContainerPort{Name: portHTTP, ContainerPort: EnginePort(&m.md.Spec, m.role), Protocol: corev1.ProtocolTCP}
+	engine := corev1.ContainerPort{Name: PortHTTP, ContainerPort: EnginePort(&m.md.Spec, m.role), Protocol: corev1.ProtocolTCP}
 	if m.role.Proxy == nil {
 		return []corev1.ContainerPort{engine}
 	}
 	engine.Name = portEngine
 	return []corev1.ContainerPort{
-		{Name: portHTTP, ContainerPort: m.role.Proxy.Port, Protocol: corev1.ProtocolTCP},
+		{Name: PortHTTP, ContainerPort: m.role.Proxy.Port, Protocol: corev1.ProtocolTCP},
 		engine,
 	}
 }
@@ -65,7 +65,7 @@ func (m member) ports() []corev1.ContainerPort {
 // out of the Services soon, and restarted only when it has been silent for long:
 // under load /health is slow, and SGLang's generates a token.
 func (m member) probe(c *corev1.Container) {
-	port := portHTTP
+	port := PortHTTP
 	if m.role.Proxy != nil {
 		port = portEngine
 	}

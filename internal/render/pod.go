@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -142,4 +143,24 @@ func (m member) annotations() map[string]string {
 		annotations[names.AnnotationPrometheusPath] = cmp.Or(role.Annotations[names.AnnotationMetricsPath], "/metrics")
 	}
 	return annotations
+}
+
+// SlotOf reads role, ordinal and member from a Pod's name, as PodName makes it.
+// Names cannot be edited, as labels can; and roles have no dashes, so they are told
+// apart.
+func SlotOf(md *v1alpha1.ModelDeployment, pod string) (role string, ordinal, member int32, ok bool) {
+	rest, ok := strings.CutPrefix(pod, md.Name+"-")
+	parts := strings.Split(rest, "-")
+	if !ok || len(parts) < 2 || len(parts) > 3 {
+		return "", 0, 0, false
+	}
+	numbers := make([]int32, 2)
+	for i, text := range parts[1:] {
+		n, err := strconv.ParseInt(text, 10, 32)
+		if err != nil || n < 0 || text != strconv.FormatInt(n, 10) {
+			return "", 0, 0, false
+		}
+		numbers[i] = int32(n)
+	}
+	return parts[0], numbers[0], numbers[1], true
 }

@@ -92,7 +92,7 @@ func groupService(md *v1alpha1.ModelDeployment, role *v1alpha1.Role) *corev1.Ser
 }
 
 func service(md *v1alpha1.ModelDeployment, role *v1alpha1.Role, name string, selected map[string]string, tls bool) *corev1.Service {
-	port := corev1.ServicePort{Name: scheme(tls), Port: 80, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString(portHTTP)}
+	port := corev1.ServicePort{Name: scheme(tls), Port: 80, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString(PortHTTP)}
 	if tls {
 		port.Port = 443
 	}

@@ -38,13 +38,16 @@
 //	Completed     its Pods are gone
 //	Aborted       it was kept and serves again; the reason says what ran out
 //
-// Deleting ends Aborted only where no delete was accepted and the proof could not
-// be earned again in the time of Draining: nothing is held for ever.
+// What does not run goes from Admitted to Deleting, what a Deletion takes from
+// Admitted to Draining. Deleting ends Aborted only where no delete was accepted and
+// the proof could not be earned again in the time of Draining, or the replica is
+// wanted again: nothing is held for ever.
 //
-// Only three ways lead back: a mark that somebody removed (Withdrawing or Draining
-// to Disqualified), a delete that was refused (the proof is earned again before
-// the next one, in Deleting), and a replica thought never to have run that did
-// (Deleting to Disqualified). No deadline moves for any of them.
+// Only three ways lead back: a mark that somebody removed (Withdrawing, Draining, or
+// Deleting before any delete was accepted, to Disqualified), a delete that was
+// refused (the proof is earned again before the next one, in Deleting), and a replica
+// thought not to run that does (Deleting to Admitted). No deadline moves for any of
+// them.
 //
 // # What holds at every moment
 //

@@ -277,7 +277,7 @@ func (h *host) checkBound(was, t *v1alpha1.RetirementTarget) {
 	h.must(same, "%s-%d has other members than it was admitted with", t.Role, t.Ordinal)
 	// Before any delete was accepted, a mark or a proof that is lost makes the decision
 	// void.
-	void := t.Reason == names.RetireMarkLost || t.Reason == names.RetireNotProvenAgain
+	void := t.Reason == names.RetireMarkLost || t.Reason == names.RetireNotProvenAgain || t.Reason == names.RetireCancelled
 	h.must(!decided(was) || t.State != v1alpha1.StateAborted || void,
 		"the decision about %s-%d was taken back: %s", t.Role, t.Ordinal, t.Reason)
 }
@@ -313,7 +313,7 @@ func (h *host) checkDecision(was, t *v1alpha1.RetirementTarget, r *round) {
 	default:
 		h.must(r.spec.Deleting, "%s-%d is to be deleted although it is %s", t.Role, t.Ordinal, t.Reason)
 		h.must(!r.spec.WaitForIdle, "%s-%d is to be deleted although somebody waits for it to be idle", t.Role, t.Ordinal)
-		until := earlier(was.PhaseStartedAt.Add(r.spec.Budgets.Drain), r.after.Retirement.Deadline.Time)
+		until := was.PhaseStartedAt.Add(r.spec.Budgets.Drain)
 		h.must(!r.now.Before(until), "%s-%d is to be deleted before its time is over", t.Role, t.Ordinal)
 	}
 }

@@ -56,6 +56,8 @@ const (
 	MaxTargets = 64
 	// maxListed is how many targets a status can list, with those that were given up.
 	maxListed = 128
+	// MaxMembers is how many Pods one operation takes away, unless one replica has more.
+	MaxMembers = 1024
 	// SettleSlack is what Pods may need beyond their grace period to be gone.
 	SettleSlack = 30 * time.Second
 	// ReadInterval is the time between the starts of two reads of a member.
@@ -111,6 +113,8 @@ type Member struct {
 	// ContainerID is the engine's container; empty where none was ever started.
 	ContainerID string
 	Running     bool
+	// Starting is whether its startup probe has not succeeded yet.
+	Starting bool
 	// LeavingBy is when a Pod that is being deleted reaches the end of its grace
 	// period; zero while it stays.
 	LeavingBy time.Time

@@ -202,7 +202,8 @@ func (s *step) start() {
 		back := slices.ContainsFunc(s.operation.Targets, func(t v1alpha1.RetirementTarget) bool { return !s.given(&t) })
 		if len(fresh) > 0 || back {
 			s.forget(s.given)
-			fresh = candidates
+			// What is asked for anew goes before what was tried already.
+			fresh = append(fresh, slices.DeleteFunc(candidates, func(r *Replica) bool { return slices.Contains(fresh, r) })...)
 		}
 	}
 	if len(fresh) > 0 {
@@ -228,6 +229,13 @@ func (s *step) begin(replicas []*Replica) {
 	}
 	room := min(MaxTargets-underWay, maxListed-len(s.targets()))
 	replicas = replicas[:min(len(replicas), max(room, 0))]
+	members := 0
+	for i, r := range replicas { // a status of all of them has to fit into an object
+		if members += len(r.Members); members > MaxMembers && i > 0 {
+			replicas = replicas[:i]
+			break
+		}
+	}
 	if len(replicas) == 0 {
 		return
 	}

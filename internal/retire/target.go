@@ -29,7 +29,9 @@ func (s *step) target(t *v1alpha1.RetirementTarget) {
 		s.to(t, v1alpha1.StateCompleted, gone(t))
 		return
 	}
-	if !decided(t) && !s.unwanted(key{t.Role, t.Ordinal}) {
+	// A decision that came to nothing so far, because deletes are refused, is void too.
+	undone := t.State == v1alpha1.StateDeleting && !slices.ContainsFunc(members, func(b bound) bool { return !staying(b) })
+	if (!decided(t) || undone) && !s.unwanted(key{t.Role, t.Ordinal}) {
 		s.to(t, v1alpha1.StateAborted, names.RetireCancelled)
 		return
 	}
@@ -113,14 +115,14 @@ func (s *step) admitted(t *v1alpha1.RetirementTarget, members []bound) {
 func takenOver(b bound) bool { return b.pod != nil && b.pod.TakenOver }
 
 // nothingRuns is why a target has nothing to drain; empty where an engine runs. A
-// container that is between two starts counts: its delete goes with the Pod's
-// resourceVersion, and so only while that is still true.
+// container that is between two starts counts, and one that is loading its model: its
+// delete goes with the Pod's resourceVersion, and so only while that is still true.
 func nothingRuns(members []bound) string {
 	reason := names.RetireNeverStarted
 	for _, b := range members {
 		switch {
 		case b.pod == nil || b.pod.ContainerID == "":
-		case b.pod.Running && !b.pod.Ended || b.pod.NodeUnreachable:
+		case b.pod.Running && !b.pod.Ended && !b.pod.Starting || b.pod.NodeUnreachable:
 			return ""
 		default:
 			reason = names.RetireNotRunning
@@ -316,7 +318,10 @@ func (s *step) draining(t *v1alpha1.RetirementTarget, members []bound) {
 		return
 	}
 	t.Reason = verdict.reason
-	until := earlier(t.PhaseStartedAt.Add(s.spec.Budgets.Drain), s.operation.Deadline.Time)
+	until := t.PhaseStartedAt.Add(s.spec.Budgets.Drain)
+	if !s.spec.Deleting { // the deadline of a deletion is that of its first batch
+		until = earlier(until, s.operation.Deadline.Time)
+	}
 	if s.outOfTime(t, until) {
 		s.end(t, verdict.reason)
 		return

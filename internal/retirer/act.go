@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -164,9 +165,14 @@ func (s *seen) clientsOf(pod *corev1.Pod) *clientsOf {
 		node:   addresses(pod.Status.HostIPs, func(ip corev1.HostIP) string { return ip.IP }),
 		onHost: pod.Spec.HostNetwork,
 	}
-	for _, other := range s.pods {
-		if other.UID != pod.UID && other.Labels[names.LabelComponent] == pod.Labels[names.LabelComponent] && other.Labels[names.LabelOrdinal] == pod.Labels[names.LabelOrdinal] {
-			of.members = append(of.members, addressesOf(other)...)
+	for _, r := range s.observations.Replicas {
+		if !slices.ContainsFunc(r.Members, func(m retire.Member) bool { return m.UID == pod.UID }) {
+			continue
+		}
+		for _, m := range r.Members {
+			if m.UID != pod.UID {
+				of.members = append(of.members, addressesOf(s.pods[m.UID])...)
+			}
 		}
 	}
 	return of

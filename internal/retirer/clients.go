@@ -181,13 +181,20 @@ func (c *clients) peers(ctx context.Context, of *clientsOf) (all []netip.Prefix,
 	return all, nil
 }
 
-// addressesOf are those that are the Pod's alone: none where they are its node's.
+// addressesOf are those that are the Pod's alone: none where they are its node's, or
+// may be somebody else's.
 func addressesOf(pod *corev1.Pod) []netip.Addr {
-	if pod.Spec.HostNetwork {
-		return nil
+	if pod.Spec.HostNetwork || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+		return nil // the addresses of one that has ended may be another Pod's by now
 	}
 	return addresses(pod.Status.PodIPs, func(ip corev1.PodIP) string { return ip.IP })
 }
+
+// Other addresses of 127.0.0.0/8 are sidecars' that hand on what clients send.
+var (
+	loopback4 = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	loopback6 = netip.IPv6Loopback()
+)
 
 // connections are the far ends of some.
 type connections map[netip.AddrPort]bool
@@ -202,7 +209,7 @@ func (of *clientsOf) sample(read retire.Read, result probe.Result, peers []netip
 		addr := end.Addr().Unmap()
 		end = netip.AddrPortFrom(addr, end.Port())
 		switch {
-		case addr.IsLoopback() || !of.onHost && slices.Contains(of.own, addr):
+		case addr == loopback4 || addr == loopback6 || !of.onHost && slices.Contains(of.own, addr):
 			continue
 		case slices.ContainsFunc(peers, func(p netip.Prefix) bool { return p.Contains(addr) }):
 			continue

@@ -18,7 +18,6 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
 	"github.com/lastcall-dev/lastcall/internal/probe"
 	"github.com/lastcall-dev/lastcall/internal/retire"
@@ -95,12 +94,12 @@ func newClients(l client.Reader) *clients {
 }
 
 func clientsOfMember(change ...func(*corev1.Pod)) *clientsOf {
-	md := &v1alpha1.ModelDeployment{}
+	md := &v1alpha1.ModelDeployment{ObjectMeta: metav1.ObjectMeta{Name: "chat"}}
 	s := &seen{deployment: md, pods: map[types.UID]*corev1.Pod{}}
 	s.add(member(change...), false)
 	s.add(member(func(p *corev1.Pod) { p.UID, p.Status.PodIPs = "worker", []corev1.PodIP{{IP: "10.0.0.8"}} }), false)
 	s.add(member(func(p *corev1.Pod) {
-		p.UID, p.Status.PodIPs, p.Labels[names.LabelOrdinal] = "other replica", []corev1.PodIP{{IP: "10.0.0.9"}}, "0"
+		p.UID, p.Status.PodIPs, p.Name = "other replica", []corev1.PodIP{{IP: "10.0.0.9"}}, "chat-server-0"
 	}), false)
 	return s.clientsOf(s.pods["a"])
 }
@@ -207,7 +206,8 @@ func TestConnectionsAreCountedAsClients(t *testing.T) {
 	}{
 		"none":                               {want: nil},
 		"a client, at two ports":             {ends: []string{"10.2.0.1:1", "10.2.0.1:2"}, want: []string{"10.2.0.1", "10.2.0.1"}},
-		"loopback, of both kinds":            {ends: []string{"127.0.0.1:1", "[::1]:1", "[::ffff:127.0.0.2]:1"}},
+		"loopback, of both kinds":            {ends: []string{"127.0.0.1:1", "[::1]:1", "[::ffff:127.0.0.1]:1"}},
+		"what a mesh's sidecar hands on":     {ends: []string{"127.0.0.6:1"}, want: []string{"127.0.0.6"}},
 		"its own addresses":                  {ends: []string{"10.0.0.7:1", "[fd00::7]:1"}},
 		"a peer":                             {ends: []string{"10.9.1.1:1"}},
 		"a peer as IPv6 has it":              {ends: []string{"[::ffff:10.9.1.1]:1"}},

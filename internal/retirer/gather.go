@@ -114,22 +114,21 @@ func (r *Reconciler) gatherPods(ctx context.Context, from client.Reader, s *seen
 	return nil
 }
 
-// add puts a Pod into its slot. One without the labels of a slot is none of ours to
-// take away.
+// add puts a Pod into its slot, by its name as the operator does. One without the
+// name of a slot is none of ours to take away.
 func (s *seen) add(pod *corev1.Pod, unreachable bool) {
-	ordinal, err := strconv.ParseInt(pod.Labels[names.LabelOrdinal], 10, 32)
-	role := pod.Labels[names.LabelComponent]
-	if err != nil || ordinal < 0 || role == "" {
+	role, ordinal, _, ok := render.SlotOf(s.deployment, pod.Name)
+	if !ok {
 		return
 	}
 	s.pods[pod.UID] = pod
 	member := memberOf(pod)
 	member.NodeUnreachable = unreachable
 	all := &s.observations.Replicas
-	at := slices.IndexFunc(*all, func(r retire.Replica) bool { return r.Role == role && r.Ordinal == int32(ordinal) })
+	at := slices.IndexFunc(*all, func(r retire.Replica) bool { return r.Role == role && r.Ordinal == ordinal })
 	if at < 0 {
 		at = len(*all)
-		*all = append(*all, retire.Replica{Role: role, Ordinal: int32(ordinal)})
+		*all = append(*all, retire.Replica{Role: role, Ordinal: ordinal})
 	}
 	(*all)[at].Members = append((*all)[at].Members, member)
 }
@@ -201,9 +200,13 @@ func memberOf(pod *corev1.Pod) retire.Member {
 	if pod.DeletionTimestamp != nil { // which is when its grace period ends
 		m.LeavingBy = pod.DeletionTimestamp.Time
 	}
+	name := engineContainer(pod)
+	named := slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.Name == name })
 	for i := range pod.Status.ContainerStatuses {
-		if c := &pod.Status.ContainerStatuses[i]; c.Name == engineContainer(pod) {
+		// Where none has the name, any container that ran may have been the engine.
+		if c := &pod.Status.ContainerStatuses[i]; c.Name == name || !named && c.ContainerID != "" {
 			m.ContainerID, m.Running = c.ContainerID, c.State.Running != nil
+			m.Starting = c.Started != nil && !*c.Started
 		}
 	}
 	return m
@@ -240,23 +243,38 @@ func splits(pod *corev1.Pod, container string) bool {
 }
 
 // ports are those of a Pod that clients may be connected to: what its engine serves
-// on, what it declares, and what a proxy in front of the engine declares.
+// on and declares, what a proxy in front of the engine serves on, and where a mesh's
+// sidecar takes connections for them.
 func ports(pod *corev1.Pod) (all []uint16) {
+	add := func(port int32) {
+		if p := uint16(port); p != 0 && !slices.Contains(all, p) {
+			all = append(all, p)
+		}
+	}
 	record, _ := mutate.RecordOf(pod.Annotations)
 	if at, err := url.Parse(record.MetricsURL); err == nil {
 		if port, err := strconv.ParseUint(at.Port(), 10, 16); err == nil {
-			all = append(all, uint16(port))
+			add(int32(port))
 		}
 	}
 	for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
 		for _, port := range c.Ports {
-			if p := uint16(port.ContainerPort); port.Protocol != corev1.ProtocolUDP && !slices.Contains(all, p) {
-				all = append(all, p)
+			// A sidecar's own metrics are not what clients come for.
+			if port.Protocol != corev1.ProtocolUDP && (c.Name == engineContainer(pod) || port.Name == render.PortHTTP) {
+				add(port.ContainerPort)
 			}
+		}
+		for _, port := range inbound[c.Name] {
+			add(port)
 		}
 	}
 	return all
 }
+
+// inbound are the ports on which sidecars take the connections that were meant for
+// the other containers, and which they do not declare. Source: Istio's and Linkerd's
+// documentation.
+var inbound = map[string][]int32{"istio-proxy": {15006, 15008}, "linkerd-proxy": {4143}}
 
 // addresses parses those of a Pod or its node; what cannot be parsed is left out.
 func addresses[T any](all []T, text func(T) string) (parsed []netip.Addr) {

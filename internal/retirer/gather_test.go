@@ -1,12 +1,14 @@
 package retirer
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
@@ -31,7 +33,7 @@ func member(change ...func(*corev1.Pod)) *corev1.Pod {
 				{Name: "sidecar", Ports: []corev1.ContainerPort{{ContainerPort: 9000}, {ContainerPort: 53, Protocol: corev1.ProtocolUDP}}},
 				{Name: "engine", Image: "vllm/vllm-openai:v0.29.0", Ports: []corev1.ContainerPort{{ContainerPort: 8000}}},
 			},
-			InitContainers: []corev1.Container{{Name: "proxy", Ports: []corev1.ContainerPort{{ContainerPort: 8443}}}},
+			InitContainers: []corev1.Container{{Name: "proxy", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8443}}}},
 		},
 		Status: corev1.PodStatus{
 			Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: "10.0.0.7"}, {IP: "fd00::7"}}, HostIPs: []corev1.HostIP{{IP: "192.0.2.1"}},
@@ -117,6 +119,17 @@ func TestAMemberIsWhatItsPodSays(t *testing.T) {
 			},
 			func(m *retire.Member) { m.Split = true },
 		},
+		"a model that is being loaded": {
+			func(p *corev1.Pod) { p.Status.ContainerStatuses[1].Started = new(false) },
+			func(m *retire.Member) { m.Starting = true },
+		},
+		"a record that names no container of the Pod": {
+			func(p *corev1.Pod) {
+				p.Annotations[names.AnnotationStatus] = strings.Replace(p.Annotations[names.AnnotationStatus], `"container":"engine"`, `"container":"none"`, 1)
+				p.Status.ContainerStatuses = p.Status.ContainerStatuses[1:]
+			},
+			func(*retire.Member) {}, // it runs all the same, for all that is known
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			want := whole
@@ -130,8 +143,11 @@ func TestAMemberIsWhatItsPodSays(t *testing.T) {
 }
 
 func TestPortsAreThoseThatClientsMayBeConnectedTo(t *testing.T) {
-	assert.Equal(t, []uint16{8000, 9000, 8443}, ports(member()), "the engine's first, each once, none of UDP")
-	assert.Equal(t, []uint16{9000, 8000, 8443}, ports(member(func(p *corev1.Pod) { p.Annotations = nil })), "those declared, without a record")
+	assert.Equal(t, []uint16{8000, 8443}, ports(member()), "the engine's, and its proxy's, each once; not a sidecar's own")
+	assert.Equal(t, []uint16{8443}, ports(member(func(p *corev1.Pod) { p.Annotations = nil })), "without a record")
+	assert.Equal(t, []uint16{8000, 15006, 15008, 8443}, ports(member(func(p *corev1.Pod) {
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "istio-proxy"})
+	})), "in a mesh")
 }
 
 func TestASpecIsWhatIsAsked(t *testing.T) {
@@ -192,14 +208,20 @@ func TestASpecIsWhatIsAsked(t *testing.T) {
 }
 
 func TestAPodWithoutASlotIsNobodys(t *testing.T) {
-	for _, ordinal := range []string{"", "-1", "x", "2147483648"} {
-		s := &seen{}
-		s.add(member(func(p *corev1.Pod) { p.Labels[names.LabelOrdinal] = ordinal }), false)
-		assert.Empty(t, s.observations.Replicas, ordinal)
+	for _, name := range []string{"chat", "chat-server", "chat-server-x", "chat-server--1", "chat-server-01", "other-server-1", "chat-server-2147483648", "chat-server-1-0-0"} {
+		s := &seen{deployment: &v1alpha1.ModelDeployment{ObjectMeta: metav1.ObjectMeta{Name: "chat"}}}
+		s.add(member(func(p *corev1.Pod) { p.Name = name }), false)
+		assert.Empty(t, s.observations.Replicas, name)
 	}
-	s := &seen{}
-	s.add(member(func(p *corev1.Pod) { delete(p.Labels, names.LabelComponent) }), false)
-	assert.Empty(t, s.observations.Replicas)
+}
+
+func TestLabelsThatSomebodyEditedMoveNoPod(t *testing.T) {
+	s := &seen{deployment: &v1alpha1.ModelDeployment{ObjectMeta: metav1.ObjectMeta{Name: "chat"}}, pods: map[types.UID]*corev1.Pod{}}
+	s.add(member(func(p *corev1.Pod) {
+		p.Labels[names.LabelOrdinal], p.Labels[names.LabelComponent] = "7", strings.Repeat("x", 40)
+	}), false)
+	assert.Equal(t, "server", s.observations.Replicas[0].Role)
+	assert.EqualValues(t, 1, s.observations.Replicas[0].Ordinal)
 }
 
 func TestBudgetsThatAreNotSetAreTheProtocols(t *testing.T) {

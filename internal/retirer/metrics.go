@@ -118,7 +118,7 @@ func (h *holds) count(all []v1alpha1.ModelDeployment) (held, aborted map[string]
 			switch t.State {
 			case v1alpha1.StateAborted:
 				aborted[t.Reason]++
-			case v1alpha1.StateWithdrawing, v1alpha1.StateDraining:
+			case v1alpha1.StateWithdrawing, v1alpha1.StateDraining, v1alpha1.StateDeleting:
 				held[t.Reason]++
 				longest = max(longest, h.clock.Since(operation.StartedAt.Time))
 			}

@@ -168,6 +168,7 @@ func TestHoldsAreCountedByTheLeader(t *testing.T) {
 # HELP `+names.MetricReplicasHeld+` Replicas that wait to be taken away, by reason.
 # TYPE `+names.MetricReplicasHeld+` gauge
 `+names.MetricReplicasHeld+`{reason="ConnectionsOpen"} 1
+`+names.MetricReplicasHeld+`{reason="Idle"} 1
 `+names.MetricReplicasHeld+`{reason="ServingRequests"} 2
 # HELP `+names.MetricLongestHold+` Since how long the replica is held that has been for longest.
 # TYPE `+names.MetricLongestHold+` gauge

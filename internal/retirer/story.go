@@ -142,7 +142,7 @@ func change(replica string, before, now *v1alpha1.RetirementTarget) news {
 		if now.Reason == names.RetireSettlingOverran {
 			return overran(replica)
 		}
-		return news{reason: names.EventRetirementCompleted, note: replica + " is gone"}
+		return goneBy(replica, now)
 	case v1alpha1.StateAborted:
 		switch {
 		case before.State == v1alpha1.StateAborted:
@@ -179,6 +179,15 @@ var failing = []string{
 	names.ReadInvalidValue, names.ReadTooLarge, names.HeldAnsweringMemberUnknown, names.HeldNodeUnreachable, names.RetireMarkLost,
 }
 
+// goneBy is the end of a replica, by our delete or somebody else's.
+func goneBy(replica string, t *v1alpha1.RetirementTarget) news {
+	note := replica + " is gone"
+	if t.State != v1alpha1.StateDeleting && (t.Reason == names.RetireMemberReplaced || t.State != v1alpha1.StateSettling && t.State != v1alpha1.StateCompleted) {
+		note += ": " + names.RetireMemberReplaced + ": somebody else deleted its Pods"
+	}
+	return news{reason: names.EventRetirementCompleted, note: note}
+}
+
 // dropped is the end of a target that is listed no more. Whether it was deleted or
 // is wanted again can be said of several at a time only by their Pods.
 func dropped(replica string, t *v1alpha1.RetirementTarget, now retire.Status, remains func(types.UID) bool) news {
@@ -187,7 +196,7 @@ func dropped(replica string, t *v1alpha1.RetirementTarget, now retire.Status, re
 	letGo := now.Retirement == nil && now.Last != nil && now.Last.End == v1alpha1.EndCancelled && now.Last.Reason != names.RetireCancelled
 	switch {
 	case !stays:
-		return news{reason: names.EventRetirementCompleted, note: replica + " is gone"}
+		return goneBy(replica, t)
 	case letGo:
 		return news{reason: names.EventRetirementCancelled, note: replica + " is let go: " + now.Last.Reason}
 	case deleted:

@@ -143,7 +143,7 @@ func TestAStoryIsToldAsItHappens(t *testing.T) {
 		"told before that it is gone": {before: operation(of(1, completed, names.RetireIdle)), now: ended(v1alpha1.EndCompleted, names.RetireIdle)},
 		"gone, and with it all":       {before: operation(of(1, settling, names.RetireIdle)), now: ended(v1alpha1.EndCompleted, names.RetireIdle), want: []string{gone}},
 		"gone by somebody else's hand": {
-			before: operation(busy), now: ended(v1alpha1.EndCompleted, names.RetireMemberReplaced), want: []string{gone},
+			before: operation(busy), now: ended(v1alpha1.EndCompleted, names.RetireMemberReplaced), want: []string{gone + ": MemberReplaced: somebody else deleted its Pods"},
 		},
 		"still there, others are not": {
 			before: operation(of(2, draining, ""), of(1, settling, names.RetireIdle)), now: operation(of(2, draining, ""), of(1, completed, names.RetireSettlingOverran)),

@@ -180,7 +180,7 @@ func TestDeletionTakesOver(t *testing.T) {
 	d.target(t, "server", 1, v1alpha1.StateWithdrawing, names.RetireWithdrawalUnobservable)
 	since := d.delete(t)
 	d.gone(t)
-	require.Less(t, time.Since(since), retireDrain, "both were idle")
+	require.Less(t, time.Since(since), retireDrain/2, "both were idle")
 }
 
 // Somebody else's finalizer on a Pod, such as Kueue's, stays where it is. What

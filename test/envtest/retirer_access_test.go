@@ -37,15 +37,14 @@ func installAccess(t *testing.T, templates string) client.ObjectKey {
 func TestTheRetirerMayDoJustWhatItNeeds(t *testing.T) {
 	account := installAccess(t, "retirer/rbac.yaml")
 	want := map[string]string{
-		"modeldeployments.lastcall.dev":            "get list watch patch",
-		"modeldeployments/status.lastcall.dev":     "patch",
-		"modeldeployments/finalizers.lastcall.dev": "update",
-		"pods":                            "get list watch patch delete",
-		"pods/exec":                       "get create",
-		"nodes":                           "get list watch",
-		"namespaces":                      "get",
-		"endpointslices.discovery.k8s.io": "list",
-		"events.events.k8s.io":            "create patch",
+		"modeldeployments.lastcall.dev":        "get list watch patch",
+		"modeldeployments/status.lastcall.dev": "patch",
+		"pods":                                 "get list watch patch delete",
+		"pods/exec":                            "get create",
+		"nodes":                                "get list watch",
+		"namespaces":                           "get",
+		"endpointslices.discovery.k8s.io":      "list",
+		"events.events.k8s.io":                 "create patch",
 	}
 	assert.Equal(t, want, granted(t, account, "default"), "anywhere")
 	want["leases.coordination.k8s.io"] = "create"

@@ -14,7 +14,12 @@ import (
 func (c *Cluster) Own() bool { return c.own != nil }
 
 // Pause stops a component of a cluster of our own, such as kubelet, until resume is called.
-func (c *Cluster) Pause(component string) (resume func() error, err error) { return c.own.Pause(component) }
+func (c *Cluster) Pause(component string) (resume func() error, err error) {
+	return c.own.Pause(component)
+}
+
+// Kill ends the processes of a program, by its path in its container, in a cluster of our own, with SIGKILL.
+func (c *Cluster) Kill(program string) error { return c.own.Kill(program) }
 
 // Worker is the name of a node that takes any Pod. It is the only one in a cluster of our own.
 func (c *Cluster) Worker(ctx context.Context) (string, error) {

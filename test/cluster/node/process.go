@@ -125,6 +125,25 @@ func (c *Cluster) Pause(name string) (resume func() error, err error) {
 	return nil, fmt.Errorf("pausing %s: no such component runs", name)
 }
 
+// Kill ends every process in the cluster's cgroup that runs this program, by its path in its container, with SIGKILL.
+func (c *Cluster) Kill(program string) error {
+	killed := 0
+	for _, pid := range c.cgroup.pids() {
+		line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+		if err != nil || string(line[:max(bytes.IndexByte(line, 0), 0)]) != program {
+			continue
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) { // it has ended
+			return fmt.Errorf("killing %s: %w", program, err)
+		}
+		killed++
+	}
+	if killed == 0 {
+		return fmt.Errorf("killing %s: no process runs it", program)
+	}
+	return nil
+}
+
 func (c *Cluster) logPath(name string) string { return filepath.Join(c.dir, "log", name+".log") }
 
 // logEnd is a component's last log lines, for an error message.
