@@ -15,6 +15,7 @@ import (
 
 	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
+	"github.com/lastcall-dev/lastcall/internal/finalizer"
 )
 
 // progressing is the condition after some tries of an operator that does not get
@@ -60,6 +61,7 @@ func TestPodsOfAnEarlierModelDeploymentAreNotTouched(t *testing.T) {
 	earlier.DeletionTimestamp = new(metav1.Now())
 	before := s.view()
 	require.NoError(t, api.Delete(t.Context(), s.ModelDeployment))
+	require.NoError(t, finalizer.Remove(t.Context(), api, s.ModelDeployment, "somebody"))
 	s.ModelDeployment = modelDeployment(s.Namespace, "chat")
 	s.Spec = *spec
 	s.create()
