@@ -59,7 +59,7 @@ func (f fromInside) RoundTrip(request *http.Request) (response *http.Response, e
 		}
 		var body []byte
 		body, err = io.ReadAll(response.Body)
-		response.Body.Close()
+		_ = response.Body.Close()
 		response.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	<-o.done

@@ -99,8 +99,11 @@ func (s *retirement) start() *retirerProcess {
 			}
 		})
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- p.reconciler.Start(ctx) }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = p.reconciler.Start(ctx) // it ends with its context
+	}()
 	p.stop = sync.OnceFunc(func() {
 		cancel()
 		<-ended

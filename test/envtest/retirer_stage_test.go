@@ -77,7 +77,7 @@ func onRetirement(t *testing.T, account string, roles []v1alpha1.Role, play func
 	now := time.Now()
 	synctest.Test(t, func(t *testing.T) {
 		s := &retirement{
-			T: t, running: running{md}, api: c, as: as, seen: seen{writes: writes}, isAdmin: account == "", clock: present{offset: now.Sub(time.Now())},
+			T: t, running: running{md}, api: c, as: as, seen: seen{writes: writes}, isAdmin: account == "", clock: present{offset: time.Until(now)},
 			uids: map[string]types.UID{}, leaving: map[types.UID]time.Time{}, engines: map[string]probe.Result{},
 		}
 		require.NoError(t, c.Create(context.Background(), md))
@@ -226,7 +226,7 @@ func (s *retirement) scale(replicas int32) {
 
 func (s *retirement) delete(options ...client.DeleteOption) {
 	s.Helper()
-	require.NoError(s, s.api.Delete(context.Background(), s.ModelDeployment.DeepCopy(), options...))
+	require.NoError(s, s.api.Delete(context.Background(), s.DeepCopy(), options...))
 }
 
 // leavingTakes is for how long a Pod that was deleted is still there.
@@ -275,7 +275,7 @@ func (s *retirement) turn(most time.Duration) {
 // pass lets time pass.
 func (s *retirement) pass(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
-		s.turn(end.Sub(time.Now()))
+		s.turn(time.Until(end))
 	}
 }
 
