@@ -2,6 +2,7 @@ package validate
 
 import (
 	"fmt"
+	"net/netip"
 	"regexp"
 
 	corev1 "k8s.io/api/core/v1"
@@ -108,6 +109,7 @@ func (f *findings) router(spec *v1alpha1.ModelDeploymentSpec, path *field.Path) 
 	if direct := spec.Withdrawal.Direct; direct != "" {
 		f.add(oneOf(withdrawal.Child("direct"), direct, []v1alpha1.DirectWithdrawal{v1alpha1.DirectHold, v1alpha1.DirectConnections}))
 	}
+	f.peers(spec, withdrawal.Child("peers"))
 	r, path := spec.Router, path.Child("router")
 	if r == nil {
 		return
@@ -127,6 +129,32 @@ func (f *findings) router(spec *v1alpha1.ModelDeploymentSpec, path *field.Path) 
 		f.add(field.Required(selector, "without labels it would select every Pod of the namespace, and each would have to answer as a router"))
 	}
 	f.add(metav1validation.ValidateLabelSelector(&r.PodSelector, metav1validation.LabelSelectorValidationOptions{}, selector)...)
+}
+
+// peers are whose connections are no clients'. One that selects too much would let a
+// replica be taken from under its clients, so an empty selector is refused.
+func (f *findings) peers(spec *v1alpha1.ModelDeploymentSpec, path *field.Path) {
+	for i, peer := range spec.Withdrawal.Peers {
+		path := path.Index(i)
+		if (peer.CIDR != "") == (peer.PodSelector != nil) {
+			f.add(field.Invalid(path, peer.CIDR, peerMessage))
+			continue
+		}
+		if peer.CIDR != "" {
+			if _, err := netip.ParsePrefix(peer.CIDR); err != nil {
+				f.add(field.Invalid(path.Child("cidr"), peer.CIDR, cidrMessage))
+			}
+			if peer.Namespace != "" {
+				f.add(field.Invalid(path.Child("namespace"), peer.Namespace, peerNamespaceMessage))
+			}
+			continue
+		}
+		selector := path.Child("podSelector")
+		if len(peer.PodSelector.MatchLabels)+len(peer.PodSelector.MatchExpressions) == 0 {
+			f.add(field.Required(selector, "without labels it would select every Pod of the namespace, clients among them"))
+		}
+		f.add(metav1validation.ValidateLabelSelector(peer.PodSelector, metav1validation.LabelSelectorValidationOptions{}, selector)...)
+	}
 }
 
 func (f *findings) budgets(spec *v1alpha1.ModelDeploymentSpec, path *field.Path) {

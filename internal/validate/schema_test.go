@@ -59,6 +59,19 @@ func TestTheSchemaAndTheWebhookSayTheSame(t *testing.T) {
 				}
 			},
 		},
+		"a peer that is nobody": {
+			edit: func(md *v1alpha1.ModelDeployment) { md.Spec.Withdrawal.Peers = []v1alpha1.WithdrawalPeer{{}} },
+		},
+		"a peer that is no block of addresses": {
+			edit: func(md *v1alpha1.ModelDeployment) {
+				md.Spec.Withdrawal.Peers = []v1alpha1.WithdrawalPeer{{CIDR: "10.0.3.7"}}
+			},
+		},
+		"a namespace of addresses": {
+			edit: func(md *v1alpha1.ModelDeployment) {
+				md.Spec.Withdrawal.Peers = []v1alpha1.WithdrawalPeer{{CIDR: "10.0.3.7/32", Namespace: "monitoring"}}
+			},
+		},
 		"draining longer than the whole": {
 			edit: func(md *v1alpha1.ModelDeployment) {
 				md.Spec.Retirement = v1alpha1.RetirementBudgets{DrainSeconds: new(int32(301)), TotalSeconds: new(int32(300))}
