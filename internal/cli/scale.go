@@ -15,10 +15,8 @@ import (
 
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
 	"github.com/lastcall-dev/lastcall/internal/render"
+	"github.com/lastcall-dev/lastcall/internal/validate"
 )
-
-// maxReplicas is the highest number of replicas of a role, as in its schema.
-const maxReplicas = 1024
 
 type scaleFlags struct {
 	at       cluster
@@ -37,7 +35,7 @@ go or come. Those with the highest ordinals go, each when it is proven idle; the
 does not wait for it. It warns where no such proof is possible with the present spec.
 
 Exit codes: 0 done, 1 the role is not there or the cluster refused, 3 the command could
-not be run as asked.`, maxReplicas),
+not be run as asked.`, validate.MaxReplicas),
 		Example: `  kubectl lastcall scale qwen --role server --replicas 1
   kubectl lastcall scale qwen -n team-a --role server --replicas 4`,
 		Args: oneName("scale"),
@@ -46,9 +44,9 @@ not be run as asked.`, maxReplicas),
 			case f.role == "":
 				return usage("--role is missing: name the role to scale; kubectl lastcall status %s lists them", args[0])
 			case !cmd.Flags().Changed("replicas"):
-				return usage("--replicas is missing: how many replicas of role %s there should be, 0 to %d", f.role, maxReplicas)
-			case f.replicas < 0 || f.replicas > maxReplicas:
-				return usage("--replicas %d: must be 0 to %d", f.replicas, maxReplicas)
+				return usage("--replicas is missing: how many replicas of role %s there should be, 0 to %d", f.role, validate.MaxReplicas)
+			case f.replicas < 0 || f.replicas > validate.MaxReplicas:
+				return usage("--replicas %d: must be 0 to %d", f.replicas, validate.MaxReplicas)
 			case f.timeout <= 0:
 				return badTimeout(f.timeout)
 			}
@@ -59,7 +57,7 @@ not be run as asked.`, maxReplicas),
 	}
 	f.at.addFlags(cmd)
 	cmd.Flags().StringVar(&f.role, "role", "", "the role")
-	cmd.Flags().Int32Var(&f.replicas, "replicas", 0, fmt.Sprintf("how many replicas it should have, 0 to %d", maxReplicas))
+	cmd.Flags().Int32Var(&f.replicas, "replicas", 0, fmt.Sprintf("how many replicas it should have, 0 to %d", validate.MaxReplicas))
 	addTimeout(cmd, &f.timeout)
 	return cmd
 }

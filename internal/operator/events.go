@@ -11,6 +11,7 @@ import (
 
 	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
+	"github.com/lastcall-dev/lastcall/internal/report"
 )
 
 // What the operator did, for the action of its events.
@@ -71,14 +72,8 @@ func (r *Reconciler) story(md *v1alpha1.ModelDeployment, now *v1alpha1.ModelDepl
 	r.Events.Eventf(md, nil, kind, reason, actionReport, "%s", note(c.Message))
 }
 
-// note is a message that the API server takes for an event, of 1024 bytes at most.
-func note(message string) string {
-	const most = 1000
-	if len(message) <= most {
-		return message
-	}
-	return strings.ToValidUTF8(message[:most], "") + "..."
-}
+// note is a message that the API server takes for an event.
+func note(message string) string { return report.Cut(message, report.MaxNote) }
 
 func podNames(pods []*corev1.Pod) string {
 	all := make([]string, len(pods))

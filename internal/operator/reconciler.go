@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
+	"github.com/lastcall-dev/lastcall/internal/report"
 )
 
 // fieldManager owns what the operator applies.
@@ -133,19 +133,8 @@ func (r *Reconciler) report(ctx context.Context, seen *Seen) error {
 	if equality.Semantic.DeepEqual(ours(&md.Status), now) {
 		return nil
 	}
-	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&now)
-	if err != nil {
+	if err := report.Status(ctx, r.Client, md, &now, fieldManager); err != nil {
 		return err
-	}
-	apply := map[string]any{
-		"apiVersion": v1alpha1.GroupVersion.String(), "kind": v1alpha1.Kind,
-		// The API server ignores the UID in a write of the status. With the version it
-		// cannot land on a new object of the same name, nor take back a later status.
-		"metadata": map[string]any{"namespace": md.Namespace, "name": md.Name, "resourceVersion": md.ResourceVersion},
-		"status":   status,
-	}
-	if err := r.Client.Status().Apply(ctx, configuration(apply), client.FieldOwner(fieldManager), client.ForceOwnership); err != nil {
-		return fmt.Errorf("writing status: %w", err)
 	}
 	r.story(md, &now)
 	return nil

@@ -22,26 +22,33 @@ import (
 	"github.com/lastcall-dev/lastcall/internal/finalizer"
 	"github.com/lastcall-dev/lastcall/internal/mutate"
 	"github.com/lastcall-dev/lastcall/internal/probe"
+	"github.com/lastcall-dev/lastcall/internal/report"
 	"github.com/lastcall-dev/lastcall/internal/retire"
 )
 
 // act carries actions out, each of them whatever became of the others, and returns
 // when the next round is due. What fails is asked for again by a later round; where
 // somebody else was faster, by one that comes soon.
-func (r *Reconciler) act(ctx context.Context, s *seen, actions []retire.Action) (wake time.Time, err error) {
+func (r *Reconciler) act(ctx context.Context, s *seen, decided decision) (wake time.Time, err error) {
 	var errs []error
-	for _, action := range actions {
-		if w, ok := action.(retire.WakeAt); ok {
-			wake = sooner(wake, w.Time)
-			continue
-		}
-		switch err := r.do(ctx, s, action); {
+	done := func(err error) {
+		switch {
 		case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
 			log.FromContext(ctx).V(1).Info("Somebody was faster", "error", err)
 			wake = sooner(wake, r.Clock.Now().Add(conflictDelay))
 		case err != nil:
 			errs = append(errs, err)
 		}
+	}
+	for _, action := range decided.actions {
+		if w, ok := action.(retire.WakeAt); ok {
+			wake = sooner(wake, w.Time)
+			continue
+		}
+		done(r.do(ctx, s, action))
+	}
+	if decided.guard {
+		done(finalizer.Add(ctx, r.Client, s.deployment, names.Retirer))
 	}
 	return wake, errors.Join(errs...)
 }
@@ -68,8 +75,6 @@ func (r *Reconciler) do(ctx context.Context, s *seen, action retire.Action) erro
 		return r.clearRetry(ctx, s.deployment, a.Token)
 	case retire.ReleaseFinalizer:
 		return r.release(ctx, s.deployment)
-	case addFinalizer:
-		return finalizer.Add(ctx, r.Client, s.deployment, names.Retirer)
 	}
 	return nil
 }
@@ -127,7 +132,7 @@ func (r *Reconciler) clearRetry(ctx context.Context, md *v1alpha1.ModelDeploymen
 
 // tokenOf is the annotation's value as a status can record it: one that could not be
 // recorded would ask for a retry for ever.
-func tokenOf(value string) string { return cut(value, maxToken) }
+func tokenOf(value string) string { return report.Cut(value, maxToken) }
 
 // release lets the ModelDeployment go.
 func (r *Reconciler) release(ctx context.Context, md *v1alpha1.ModelDeployment) error {

@@ -32,8 +32,6 @@ type seen struct {
 	spec         retire.Spec
 	status       retire.Status
 	observations retire.Observations
-	// unguarded is an object without the finalizer that is not being deleted.
-	unguarded bool
 	// pods are those of the observations, by their UID.
 	pods map[types.UID]*corev1.Pod
 }
@@ -52,9 +50,8 @@ func (r *Reconciler) gather(ctx context.Context, from client.Reader, key types.N
 	}
 	s := &seen{
 		deployment: md, now: r.Clock.Now(), spec: specOf(md, r.Budgets),
-		status:    retire.Status{Retirement: md.Status.Retirement, Last: md.Status.LastRetirement},
-		unguarded: finalizer.Missing(md),
-		pods:      map[types.UID]*corev1.Pod{},
+		status: retire.Status{Retirement: md.Status.Retirement, Last: md.Status.LastRetirement},
+		pods:   map[types.UID]*corev1.Pod{},
 	}
 	if err := r.gatherPods(ctx, from, s); err != nil {
 		return nil, err

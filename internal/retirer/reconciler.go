@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
+	"github.com/lastcall-dev/lastcall/internal/finalizer"
 	"github.com/lastcall-dev/lastcall/internal/retire"
 )
 
@@ -85,7 +86,7 @@ func (r *Reconciler) carryOut(ctx context.Context, seen *seen, decided decision)
 		r.tell(ctx, seen, decided.status)
 	}
 	r.reads.keep(seen.key(), boundBy(decided.status.Retirement))
-	wake, err := r.act(ctx, seen, decided.actions)
+	wake, err := r.act(ctx, seen, decided)
 	if err != nil {
 		// An operation has its times, and one thing that fails must not keep the others
 		// from them. Without one, the time to the next try grows.
@@ -111,19 +112,15 @@ type decision struct {
 	actions []retire.Action
 	// changed is whether the status is another than it was.
 	changed bool
+	// guard is whether the finalizer is missing, as on an object that is older than it.
+	guard bool
 }
 
 func (s *seen) decide() decision {
 	status, actions := retire.Step(s.now, s.spec, s.status, s.observations)
 	status.Retirement = bounded(status.Retirement)
-	if s.unguarded {
-		actions = append(actions, addFinalizer{})
-	}
-	return decision{status, actions, !reflect.DeepEqual(status, s.status)}
+	return decision{status, actions, !reflect.DeepEqual(status, s.status), finalizer.Missing(s.deployment)}
 }
-
-// addFinalizer puts the finalizer on an object that is older than it.
-type addFinalizer struct{ retire.WakeAt }
 
 func (d *decision) mattersBeyondReads() bool {
 	for _, action := range d.actions {
@@ -133,7 +130,7 @@ func (d *decision) mattersBeyondReads() bool {
 			return true
 		}
 	}
-	return d.changed
+	return d.changed || d.guard
 }
 
 // key is the name of the ModelDeployment.

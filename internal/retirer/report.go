@@ -1,18 +1,14 @@
 package retirer
 
 import (
-	"cmp"
 	"context"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
+	"github.com/lastcall-dev/lastcall/internal/report"
 	"github.com/lastcall-dev/lastcall/internal/retire"
 )
 
@@ -27,22 +23,7 @@ func (r *Reconciler) write(ctx context.Context, md *v1alpha1.ModelDeployment, st
 		}
 		now.Conditions = []metav1.Condition{*c}
 	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&now)
-	if err != nil {
-		return err
-	}
-	apply := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": v1alpha1.GroupVersion.String(), "kind": v1alpha1.Kind,
-		// The API server ignores the UID in a write of the status. The version is what
-		// keeps a decision on an old view, or on another object of the name, from landing.
-		"metadata": map[string]any{"namespace": md.Namespace, "name": md.Name, "resourceVersion": md.ResourceVersion},
-		"status":   content,
-	}}
-	if err := r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(names.Retirer), client.ForceOwnership); err != nil {
-		return err
-	}
-	md.ResourceVersion = cmp.Or(apply.GetResourceVersion(), md.ResourceVersion)
-	return nil
+	return report.Status(ctx, r.Client, md, &now, names.Retirer)
 }
 
 // What the schema takes, in bytes.
@@ -60,19 +41,11 @@ func bounded(operation *v1alpha1.RetirementStatus) *v1alpha1.RetirementStatus {
 	if operation == nil {
 		return nil
 	}
-	operation.Message = cut(operation.Message, maxMessage)
+	operation.Message = report.Cut(operation.Message, maxMessage)
 	for i := range operation.Targets {
-		operation.Targets[i].Message = cut(operation.Targets[i].Message, maxTargetMessage)
+		operation.Targets[i].Message = report.Cut(operation.Targets[i].Message, maxTargetMessage)
 	}
 	return operation
-}
-
-// cut shortens a text to a number of bytes.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most-3], "") + "..."
 }
 
 // retiring is the condition that says how far the operation is; nil where none ever

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
+	"github.com/lastcall-dev/lastcall/internal/report"
 	"github.com/lastcall-dev/lastcall/internal/retire"
 )
 
@@ -44,7 +45,7 @@ func (r *Reconciler) tell(ctx context.Context, s *seen, now retire.Status) {
 		if e.about != nil {
 			about = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.deployment.Namespace, Name: e.about.Name, UID: e.about.UID}}
 		}
-		r.Events.Eventf(s.deployment, about, kind, e.reason, actionRetire, "%s", cut(e.note, 1000))
+		r.Events.Eventf(s.deployment, about, kind, e.reason, actionRetire, "%s", report.Cut(e.note, report.MaxNote))
 		log.FromContext(ctx).Info("Retiring", "event", e.reason, "note", e.note)
 	}
 }

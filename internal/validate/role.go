@@ -22,9 +22,11 @@ import (
 
 const (
 	maxRoleName = 32
-	maxReplicas = 1024
 	maxSize     = 64
 )
+
+// MaxReplicas is the highest number of replicas of a role, as in the schema.
+const MaxReplicas = 1024
 
 // SplitGraceSeconds is the least grace period of an SGLang Prefill or Decode
 // engine: it takes about 20 s from SIGTERM to its exit even when idle.
@@ -48,7 +50,7 @@ func (r role) validate(f *findings, deployment string) {
 	if r.Kind != "" {
 		f.add(oneOf(r.path.Child("kind"), r.Kind, []v1alpha1.RoleKind{v1alpha1.Server, v1alpha1.Prefill, v1alpha1.Decode}))
 	}
-	f.add(within(r.path.Child("replicas"), render.Replicas(r.Role), 0, maxReplicas, " replicas"))
+	f.add(within(r.path.Child("replicas"), render.Replicas(r.Role), 0, MaxReplicas, " replicas"))
 	f.add(within(r.path.Child("size"), render.Size(r.Role), 1, maxSize, " Pods for each replica"))
 	if r.ImagePullPolicy != "" {
 		f.add(oneOf(r.path.Child("imagePullPolicy"), r.ImagePullPolicy, []corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever}))
@@ -71,7 +73,7 @@ func (r role) names(f *findings, deployment string) {
 		f.add(field.Invalid(path, r.Name, fmt.Sprintf("must be a lower-case letter, then lower-case letters and digits, at most %d in all: NAME-ROLE-ORDINAL must tell its parts apart", maxRoleName)))
 		return
 	}
-	longest := fmt.Sprintf("%s-%s-%d", deployment, r.Name, maxReplicas-1)
+	longest := fmt.Sprintf("%s-%s-%d", deployment, r.Name, MaxReplicas-1)
 	if size := render.Size(r.Role); size > 1 {
 		longest += "-" + strconv.Itoa(int(size)-1)
 	}

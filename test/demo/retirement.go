@@ -46,8 +46,7 @@ type retired struct {
 }
 
 var retirements = map[string]retired{
-	// Answers of up to 15 s, because 30 s after a replica was withdrawn the last of
-	// its connections must have been gone for 6 s.
+	// Answers of up to 15 s, so that the demo does not wait long for the last one.
 	scaleDown: {
 		modes: []string{noHook, byProtocol}, replicas: 3, stay: 1, graceSeconds: 30,
 		load: []string{"--clients=10", "--min-tokens=10", "--max-tokens=300"},
