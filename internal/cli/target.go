@@ -232,7 +232,11 @@ func (e *explainer) timeLeft(t *v1alpha1.RetirementTarget) (time.Time, string) {
 		if t.Reason == names.HeldServingRequests {
 			return bound(max(drain, retire.DefaultWithdraw), "draining, which goes on here while it is busy", byDefault)
 		}
-		return bound(retire.DefaultWithdraw, "withdrawal by default", true)
+		of := "withdrawal by default"
+		if t.Reason == names.HeldConnectionsUnread {
+			of += ", and longer while nobody is seen connected"
+		}
+		return bound(retire.DefaultWithdraw, of, true)
 	case v1alpha1.StateDraining:
 		switch {
 		case e.waitsForIdle():

@@ -40,6 +40,7 @@ var planted = map[string]uint64{
 	"does not look whether the mark is left": 4000,
 	"gives up after the decision":            500,
 	"binds what came later":                  500,
+	"gives up before it has looked":          500,
 }
 
 // TestPlantedBugs proves the simulation: what it does not find here it would not
@@ -91,6 +92,8 @@ func (h *host) decide(r *round) (Status, []Action) {
 	case "keeps a proof after a refused delete":
 		seen.Refused = nil
 		seen.Reads, seen.Direct = h.stillProven(before)
+	case "gives up before it has looked":
+		seen.Since = time.Time{}
 	case "begins another operation":
 		if h.chance(50) {
 			before.Retirement = nil

@@ -60,7 +60,7 @@ func (s *step) mayDelete(t *v1alpha1.RetirementTarget, members []bound) bool {
 	if t.Reason != names.RetireIdle || begun || s.markLost(t, members) {
 		return t.State == v1alpha1.StateDeleting
 	}
-	until := t.PhaseStartedAt.Add(s.spec.Budgets.Drain)
+	until := s.looked(members, t.PhaseStartedAt.Add(s.spec.Budgets.Drain))
 	if s.spec.Deleting && !s.spec.WaitForIdle && !s.now.Before(until) {
 		t.Reason = names.RetireNotProvenAgain
 		return true
@@ -77,7 +77,7 @@ func (s *step) mayDelete(t *v1alpha1.RetirementTarget, members []bound) bool {
 	same := refused.IsZero() && v.idle && v.idleSince.Before(t.PhaseStartedAt.Time)
 	missing := ""
 	if !same && !s.spec.Deleting && s.spec.Plan == PlanConnections {
-		missing = s.connectedSince(t, members, refused)
+		missing, _ = s.connectedSince(t, members, refused)
 	}
 	if !v.idle {
 		missing = v.reason

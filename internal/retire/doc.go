@@ -54,5 +54,6 @@
 //   - No member with work is deleted, but by a Deletion that ran out of time.
 //   - Nothing but what was bound is touched.
 //   - What is kept, or wanted again, serves again.
-//   - Every operation ends by its deadline once faults stop.
+//   - Every operation ends by its deadline once faults stop, or when a process that
+//     came late has looked for the time of Withdrawing.
 package retire

@@ -48,6 +48,7 @@ type reading struct {
 type round struct {
 	spec    Spec
 	now     time.Time
+	since   time.Time
 	version int
 	before  Status
 	after   Status
@@ -73,6 +74,7 @@ func newHost(w *world, bug string) *host {
 func (h *host) forget() {
 	h.seen = Observations{Reads: map[types.UID][]Read{}, Direct: map[types.UID]withdraw.Direct{}, Refused: map[types.UID]Refusal{}}
 	h.reading, h.round = nil, nil
+	h.seen.Since = h.clock()
 	h.wake, h.due, h.hurried = time.Time{}, true, 0
 }
 
@@ -88,11 +90,11 @@ func (h *host) crash() {
 		h.late = h.round
 		h.late.at = h.tick + h.random.IntN(4)
 	}
+	h.skew = time.Duration(h.random.IntN(7)-3) * time.Second
 	h.forget()
 	if h.chance(2) {
 		h.acting = nil
 	}
-	h.skew = time.Duration(h.random.IntN(7)-3) * time.Second
 }
 
 // clock is the host's.
@@ -138,7 +140,7 @@ func (h *host) pass() {
 // step is a round up to its decision.
 func (h *host) step() {
 	h.rounds++
-	r := &round{spec: h.spec, now: h.clock(), version: h.version, before: h.status, at: h.tick}
+	r := &round{spec: h.spec, now: h.clock(), since: h.seen.Since, version: h.version, before: h.status, at: h.tick}
 	pods := h.replicas()
 	if h.faulty && h.chance(3) {
 		// A cache shows when there is nothing to do. Where it shows more, or something

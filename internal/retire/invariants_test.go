@@ -261,6 +261,10 @@ func (h *host) checkTarget(was, t *v1alpha1.RetirementTarget, r *round) {
 		return
 	}
 	h.checkBound(was, t)
+	if t.State == v1alpha1.StateAborted && active(was) && was.State != v1alpha1.StateAdmitted && t.Reason != names.RetireCancelled {
+		looked := r.now.Sub(r.since)
+		h.must(looked >= r.spec.Budgets.Withdraw, "%s-%d is given up by a process that has looked for %s", t.Role, t.Ordinal, looked)
+	}
 	if t.State == v1alpha1.StateDeleting && (was.State != t.State || was.Reason != t.Reason) {
 		h.checkDecision(was, t, r)
 	}

@@ -77,6 +77,9 @@ const (
 
 // Observations are what is known of a ModelDeployment's replicas now.
 type Observations struct {
+	// Since is when this process began to look; zero where it always has. Nothing is
+	// given up for want of time before it has looked for itself.
+	Since time.Time
 	// Replicas are all that have a Pod with this ModelDeployment's controller
 	// reference, by role and ordinal.
 	Replicas []Replica

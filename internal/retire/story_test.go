@@ -58,6 +58,7 @@ func newStory() *story {
 // is not. Another one begins at once.
 func (s *story) crash() {
 	s.seen.Reads, s.seen.Direct, s.seen.Refused = map[types.UID][]Read{}, map[types.UID]withdraw.Direct{}, map[types.UID]Refusal{}
+	s.seen.Since = s.now
 	s.asked, s.due = nil, s.now
 }
 

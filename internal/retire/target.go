@@ -158,7 +158,7 @@ func (s *step) disqualified(t *v1alpha1.RetirementTarget, members []bound) {
 		s.draining(t, members)
 		return
 	}
-	if s.outOfTime(t, s.operation.Deadline.Time) {
+	if s.outOfTime(t, s.looked(members, s.operation.Deadline.Time)) {
 		s.end(t, cmp.Or(t.Reason, names.RetireNotMarked))
 		return
 	}
@@ -182,11 +182,11 @@ func (s *step) withdrawing(t *v1alpha1.RetirementTarget, members []bound) {
 	if s.markLost(t, members) {
 		return
 	}
-	reason := names.RetireWithdrawalUnobservable
+	reason, quietAt := names.RetireWithdrawalUnobservable, time.Time{}
 	if s.spec.Plan == PlanConnections {
-		reason = s.connectedSince(t, members, t.PhaseStartedAt.Time)
+		reason, quietAt = s.connectedSince(t, members, t.PhaseStartedAt.Time)
 	}
-	until := s.withdrawBy(t, members)
+	until := s.withdrawBy(t, members, quietAt)
 	switch {
 	case reason == "":
 		s.to(t, v1alpha1.StateDraining, "")
@@ -205,11 +205,15 @@ func (s *step) withdrawing(t *v1alpha1.RetirementTarget, members []bound) {
 	s.wakeAt(s.now.Add(ReadInterval))
 }
 
-// withdrawBy is when a target is given up that is being withdrawn. A request that is
-// under way keeps its connection: as long as the engine is busy, what goes on is
-// draining, and has the time of it.
-func (s *step) withdrawBy(t *v1alpha1.RetirementTarget, members []bound) time.Time {
+// withdrawBy is when a target is given up that is being withdrawn: when nothing was
+// seen to become better for the time of withdrawal. A request that is under way keeps
+// its connection: as long as the engine is busy, what goes on is draining, and has the
+// time of it. So has a proof that comes closer, however slowly a busy node reads.
+func (s *step) withdrawBy(t *v1alpha1.RetirementTarget, members []bound, quietAt time.Time) time.Time {
 	from := t.PhaseStartedAt.Time
+	if quietAt.After(from) {
+		from = quietAt
+	}
 	if t.ReadAt != nil && t.InFlight != nil && *t.InFlight > 0 && t.ReadAt.After(from) {
 		from = t.ReadAt.Time
 	}
@@ -222,28 +226,48 @@ func (s *step) withdrawBy(t *v1alpha1.RetirementTarget, members []bound) time.Ti
 		}
 	}
 	draining := t.PhaseStartedAt.Add(max(s.spec.Budgets.Drain, s.spec.Budgets.Withdraw))
-	return earlier(earlier(from.Add(s.spec.Budgets.Withdraw), draining), s.operation.Deadline.Time)
+	return s.looked(members, earlier(earlier(from.Add(s.spec.Budgets.Withdraw), draining), s.operation.Deadline.Time))
 }
 
-// connectedSince is why clients may still reach a target; empty where evidence from
-// after a moment says that none can.
-func (s *step) connectedSince(t *v1alpha1.RetirementTarget, members []bound, after time.Time) (reason string) {
+// looked puts off when a target is given up, for a process that came in the middle
+// and has not looked for long enough: time that passed while nobody looked says
+// nothing, and what is given up stays so until somebody asks. The times of a deletion
+// stand.
+func (s *step) looked(members []bound, until time.Time) time.Time {
+	if s.spec.Deleting || s.seen.Since.IsZero() {
+		return until
+	}
+	lag := time.Duration(0)
+	for _, b := range members {
+		if b.pod != nil {
+			lag = max(lag, b.pod.Refresh)
+		}
+	}
+	if by := s.seen.Since.Add(s.spec.Budgets.Withdraw + lag); by.After(until) {
+		return by
+	}
+	return until
+}
+
+// connectedSince is why clients may still reach a target, empty where evidence from
+// after a moment says that none can; and when that was last seen to come closer.
+func (s *step) connectedSince(t *v1alpha1.RetirementTarget, members []bound, after time.Time) (reason string, quietAt time.Time) {
 	at := slices.IndexFunc(members, func(b bound) bool { return b.Answering })
 	if at < 0 {
-		return names.HeldAnsweringMemberUnknown
+		return names.HeldAnsweringMemberUnknown, quietAt
 	}
 	b := members[at]
 	switch {
 	case b.pod == nil && s.refilled(t, b):
-		return names.HeldAnsweringMemberUnknown
+		return names.HeldAnsweringMemberUnknown, quietAt
 	case !staying(b) || b.pod.Ended:
-		return "" // there is nobody to connect to
+		return "", quietAt // there is nobody to connect to
 	case b.pod.TakenOver:
-		return names.HeldCommandTakenOver
+		return names.HeldCommandTakenOver, quietAt
 	case b.pod.NodeUnreachable:
-		return names.HeldNodeUnreachable
+		return names.HeldNodeUnreachable, quietAt
 	case b.pod.ContainerID != b.ContainerID:
-		return names.HeldContainerRestarted
+		return names.HeldContainerRestarted, quietAt
 	}
 	s.probe(b, true)
 	verdict := s.dropped(t, s.seen.Direct[b.UID]).Prove(after)
@@ -254,11 +278,11 @@ func (s *step) connectedSince(t *v1alpha1.RetirementTarget, members []bound, aft
 	open := verdict.Missing == names.HeldConnectionsOpen || verdict.Missing == names.HeldConnectionsUnread
 	switch {
 	case open && v.last != nil && v.last.Verdict == ReadBusy:
-		return v.reason // whose connections they are
+		return v.reason, verdict.QuietAt // whose connections they are
 	case verdict.Missing == names.HeldConnectionsUnread && v.last != nil && v.last.Verdict == ReadFailed:
-		return v.reason // why it could not be read says more than that it was not
+		return v.reason, verdict.QuietAt // why it could not be read says more than that it was not
 	}
-	return verdict.Missing
+	return verdict.Missing, verdict.QuietAt
 }
 
 // dropped notes when a target has left its Services, so that another process need
@@ -320,7 +344,7 @@ func (s *step) draining(t *v1alpha1.RetirementTarget, members []bound) {
 	t.Reason = verdict.reason
 	until := t.PhaseStartedAt.Add(s.spec.Budgets.Drain)
 	if !s.spec.Deleting { // the deadline of a deletion is that of its first batch
-		until = earlier(until, s.operation.Deadline.Time)
+		until = s.looked(members, earlier(until, s.operation.Deadline.Time))
 	}
 	if s.outOfTime(t, until) {
 		s.end(t, verdict.reason)

@@ -25,8 +25,8 @@ import (
 //	    a Pod as it is from now on; server-0..9 are ten
 //	gone NAME, leave NAME, mark NAME, unmark NAME
 //	    what a stranger does to a Pod
-//	crash
-//	    the process ends and another one takes over
+//	crash [away=5m]
+//	    the process ends and another one takes over, at once or after a while
 //	run [for=30s] [until=STATE] [read=busy:N|REASON] [NAME=busy:N] [connections=N] [deletes=REFUSAL] [marks=refused] [stuck] [crashes]
 //	    rounds, each when the last one asked for it or the API server tells of
 //	    something, until nothing is to be done any more. What was read meanwhile is
@@ -69,6 +69,14 @@ func (s *story) command(t *testing.T, d *datadriven.TestData) string {
 	case "pod":
 		s.pod(t, d)
 	case "crash":
+		if d.HasArg("away") {
+			var away string
+			d.ScanArgs(t, "away", &away)
+			duration, err := time.ParseDuration(away)
+			require.NoError(t, err, d.Pos)
+			s.asked = nil
+			s.pass(s.now.Add(duration), nil)
+		}
 		s.crash()
 	case "run":
 		return s.run(t, d)

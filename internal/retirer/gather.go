@@ -57,6 +57,7 @@ func (r *Reconciler) gather(ctx context.Context, from client.Reader, key types.N
 		return nil, err
 	}
 	o := &s.observations
+	o.Since = r.reads.since()
 	o.Reads, o.Direct, o.Refused = r.reads.of(key)
 	if md.DeletionTimestamp == nil {
 		return s, nil

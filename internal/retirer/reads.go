@@ -36,7 +36,9 @@ type reads struct {
 	mu sync.Mutex
 	// leading is done when this process stops to lead; nil before it does.
 	leading context.Context
-	running sync.WaitGroup
+	// ledSince is when it began to.
+	ledSince time.Time
+	running  sync.WaitGroup
 	// members are those of each ModelDeployment that are targets or were lately.
 	members map[types.NamespacedName]map[types.UID]*history
 }
@@ -63,7 +65,7 @@ const atOnce = 128
 // Start lets reads be made until the context ends, and waits for those under way.
 func (r *reads) Start(ctx context.Context) error {
 	r.mu.Lock()
-	r.leading = ctx
+	r.leading, r.ledSince = ctx, r.clock.Now()
 	r.mu.Unlock()
 	<-ctx.Done()
 	r.mu.Lock() // whoever asked before the end has started its read by then
@@ -71,6 +73,16 @@ func (r *reads) Start(ctx context.Context) error {
 	r.mu.Unlock()
 	r.running.Wait()
 	return nil
+}
+
+// since is when this process began to look. A round can come before that.
+func (r *reads) since() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.leading == nil {
+		return r.clock.Now()
+	}
+	return r.ledSince
 }
 
 // request is one read to be made.

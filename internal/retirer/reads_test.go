@@ -214,6 +214,24 @@ func TestNothingIsReadBeforeThisProcessLeads(t *testing.T) {
 	assert.True(t, r.NeedLeaderElection())
 }
 
+// A target is given up by how long this process has looked.
+func TestSinceIsWhenThisProcessBeganToLead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New(nil, nil, nil, clock.RealClock{}, Options{Prober: &engines{}, Registry: prometheus.NewRegistry()}, nil)
+		clock.RealClock{}.Sleep(time.Minute)
+		assert.Equal(t, clock.RealClock{}.Now(), r.reads.since(), "it has not begun")
+		ctx, stop := context.WithCancel(t.Context())
+		go func() { _ = r.Start(ctx) }()
+		synctest.Wait()
+		began := clock.RealClock{}.Now()
+		clock.RealClock{}.Sleep(time.Minute)
+		assert.Equal(t, began, r.reads.since())
+		stop()
+		synctest.Wait()
+		assert.Equal(t, clock.RealClock{}.Now(), r.reads.since(), "it leads no more")
+	})
+}
+
 func TestAForgottenMembersReadDoesNoHarm(t *testing.T) {
 	t.Run("under way", func(t *testing.T) {
 		inBubble(t, atOnce, func(t *testing.T, b *bench) {

@@ -26,6 +26,10 @@ type Verdict struct {
 	// the last fact that proves it was asked for.
 	Proven bool
 	At     time.Time
+	// QuietAt is when it was last looked and nobody was connected, since the member
+	// was out of its Services for long enough; zero before. The proof comes closer as
+	// long as that goes on.
+	QuietAt time.Time
 	// Missing is what the proof lacks, one of names.Held*; empty when proven. Message
 	// is what was seen of it.
 	Missing, Message string
@@ -64,6 +68,7 @@ func (d Direct) Prove(marked time.Time) Verdict {
 	if dropped.Before(marked) {
 		dropped = marked
 	}
+	v := Verdict{Missing: names.HeldConnectionsUnread, QuietAt: d.quietAt(dropped.Add(endpointDelay))}
 	var first, last Sample
 	reads := 0
 	for _, s := range slices.Backward(d.Samples) {
@@ -72,7 +77,7 @@ func (d Direct) Prove(marked time.Time) Verdict {
 		}
 		if s.Known && s.Established > 0 {
 			if reads == 0 {
-				return Verdict{Missing: names.HeldConnectionsOpen, Message: fmt.Sprintf("%d open", s.Established) + list(" from ", s.From)}
+				v.Missing, v.Message = names.HeldConnectionsOpen, fmt.Sprintf("%d open", s.Established)+list(" from ", s.From)
 			}
 			break
 		}
@@ -85,10 +90,20 @@ func (d Direct) Prove(marked time.Time) Verdict {
 		first = s
 		reads++
 	}
-	if reads < quietReads || last.SentAt.Sub(first.SentAt) < quiet {
-		return Verdict{Missing: names.HeldConnectionsUnread}
+	if reads >= quietReads && last.SentAt.Sub(first.SentAt) >= quiet {
+		v.Proven, v.At, v.Missing = true, last.SentAt, ""
 	}
-	return Verdict{Proven: true, At: last.SentAt}
+	return v
+}
+
+// quietAt is when nobody was connected, in the last look from a moment on that says so.
+func (d Direct) quietAt(from time.Time) time.Time {
+	for _, s := range slices.Backward(d.Samples) {
+		if s.Known && s.Established == 0 && !s.SentAt.Before(from) {
+			return s.SentAt
+		}
+	}
+	return time.Time{}
 }
 
 // shown is how many names a message lists.

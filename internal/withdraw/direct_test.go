@@ -111,6 +111,30 @@ func TestProve(t *testing.T) {
 	}
 }
 
+// A proof comes closer with every look in which nobody was connected.
+func TestQuietAt(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		samples []Sample
+		quiet   float64
+	}{
+		"nothing was read":                            {},
+		"it left too short a while ago":               {samples: []Sample{sample(5.999)}},
+		"somebody is connected":                       {samples: []Sample{open(8, "10.0.0.1")}},
+		"the last look counts":                        {samples: []Sample{sample(6), sample(8)}, quiet: 8},
+		"a failed look takes nothing away":            {samples: []Sample{sample(6), unknown(8)}, quiet: 6},
+		"nor does somebody who is back on an old one": {samples: []Sample{sample(6), open(8, "10.0.0.1")}, quiet: 6},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			want := time.Time{}
+			if c.quiet > 0 {
+				want = at(c.quiet)
+			}
+			assert.Equal(t, want, Direct{DroppedAt: at(1), Samples: c.samples}.Prove(at(0)).QuietAt)
+			assert.Zero(t, Direct{Samples: c.samples}.Prove(at(0)).QuietAt, "it has not left")
+		})
+	}
+}
+
 func addresses(prefix string, n int) (all []string) {
 	for i := range n {
 		all = append(all, fmt.Sprint(prefix, i))
