@@ -2,11 +2,9 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
@@ -135,21 +133,6 @@ func gone(ctx context.Context, c *kube.Cluster, namespace string, pods []string)
 		list, err := engines(ctx, c, namespace)
 		return !slices.ContainsFunc(list, func(p corev1.Pod) bool { return slices.Contains(pods, p.Name) }), err
 	})
-}
-
-func until(ctx context.Context, what string, done func() (bool, error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("waited two minutes for "+what))
-	defer cancel()
-	for {
-		if ok, err := done(); err != nil || ok {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
 }
 
 func engines(ctx context.Context, c *kube.Cluster, namespace string) ([]corev1.Pod, error) {

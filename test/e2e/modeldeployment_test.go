@@ -63,12 +63,12 @@ func (d *deployment) ready(t *testing.T) {
 // condition holds.
 func (d *deployment) waitFor(t *testing.T, what string, condition func(*v1alpha1.ModelDeployment) bool) {
 	t.Helper()
-	md := &v1alpha1.ModelDeployment{}
-	err := until(t.Context(), what, func() (bool, error) {
-		err := d.cluster.Client.Get(t.Context(), d.key, md)
-		return md.Status.ObservedGeneration == md.Generation && condition(md), err
+	var last *v1alpha1.ModelDeployment
+	err := d.follow(t.Context(), what, func(md *v1alpha1.ModelDeployment) bool {
+		last = md
+		return md.Status.ObservedGeneration == md.Generation && condition(md)
 	})
-	require.NoError(t, err, "the status is %+v", md.Status)
+	require.NoError(t, err, "it is %+v", last)
 }
 
 func reason(md *v1alpha1.ModelDeployment, condition string) string {

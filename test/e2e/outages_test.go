@@ -3,11 +3,14 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,32 +32,76 @@ func outage(t *testing.T) *kube.Cluster {
 	return c
 }
 
-// killRetirer ends every process of the retirer at once, without a moment to give
-// its lease back. On a cluster that is not ours, they get the second that a forced
-// delete leaves them.
-func killRetirer(t *testing.T, c *kube.Cluster) {
+// killLeader ends the process of the retirer that leads, without a moment to give its
+// Lease back. On a cluster that is not ours, it gets the second that a forced delete
+// leaves it.
+func killLeader(t *testing.T, c *kube.Cluster) {
 	t.Helper()
+	lease := &coordinationv1.Lease{}
+	require.NoError(t, c.Client.Get(t.Context(), client.ObjectKey{Namespace: install.Namespace, Name: retirerName}, lease))
+	name, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
+	pod := &corev1.Pod{}
+	require.NoError(t, c.Client.Get(t.Context(), client.ObjectKey{Namespace: install.Namespace, Name: name}, pod))
 	if c.Own() {
-		require.NoError(t, c.Kill("/retirer"))
+		require.NoError(t, c.Kill(pod.UID, "/retirer"))
 		return
 	}
-	_, err := c.Kubectl(t.Context(), "-n", install.Namespace, "delete", "pod", "--selector", names.LabelComponent+"=retirer", "--grace-period=0", "--force")
-	require.NoError(t, err)
+	require.NoError(t, c.Client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
 }
 
+// The states that pass in a moment are held by an API server that refuses the write
+// that ends them.
 func TestRetirerIsKilledInEveryState(t *testing.T) {
 	c := outage(t)
 	d := observed(t, c, server(2))
 	before := d.uids(t)
+	held := map[v1alpha1.RetirementState]func(context.Context) error{}
+	for _, state := range []v1alpha1.RetirementState{v1alpha1.StateAdmitted, v1alpha1.StateDisqualified, v1alpha1.StateDeleting} {
+		held[state] = d.heldIn(t, state)
+	}
 	d.scale(t, 1)
-	for _, state := range []v1alpha1.RetirementState{v1alpha1.StateWithdrawing, v1alpha1.StateDraining, v1alpha1.StateSettling} {
+	for _, state := range []v1alpha1.RetirementState{
+		v1alpha1.StateAdmitted, v1alpha1.StateDisqualified, v1alpha1.StateWithdrawing,
+		v1alpha1.StateDraining, v1alpha1.StateDeleting, v1alpha1.StateSettling,
+	} {
 		d.target(t, "server", 1, state, "")
-		killRetirer(t, c)
+		killLeader(t, c)
+		if goOn := held[state]; goOn != nil {
+			require.NoError(t, goOn(t.Context()))
+		}
 	}
 	last := d.ended(t, v1alpha1.EndCompleted)
 	require.Equal(t, names.RetireIdle, last.Reason)
 	require.Equal(t, map[string]types.UID{"qwen-server-0": before["qwen-server-0"]}, d.uids(t))
-	t.Logf("with three kills it took %.1f s", last.EndedAt.Sub(last.StartedAt.Time).Seconds())
+	t.Logf("with six kills it took %.1f s", last.EndedAt.Sub(last.StartedAt.Time).Seconds())
+}
+
+// Every process of lastcall is replaced while one replica drains and another is being
+// taken away. Nobody notices.
+func TestUpgradeInTheMiddleOfARetirement(t *testing.T) {
+	c := outage(t)
+	if !c.Own() {
+		t.Skip("it changes the values that lastcall is installed with")
+	}
+	d := observed(t, c, server(3))
+	before := d.uids(t)
+	own := ownPods(t, c, install.Namespace)
+	e := d.engine(t, "qwen-server-2")
+	e.fault(t, `{"metrics": "busy"}`)
+	records := stream(t, c, d.key.Namespace, d.key.Name)
+	t.Cleanup(func() { require.NoError(t, upgrade(context.WithoutCancel(t.Context()), c)) })
+	d.scale(t, 1)
+	d.target(t, "server", 2, v1alpha1.StateWithdrawing, "")
+	require.NoError(t, upgrade(t.Context(), c, "webhook.logLevel=debug", "operator.logLevel=debug", "retirer.logLevel=debug"))
+	require.NoError(t, until(t.Context(), "every Pod of lastcall to be another one", func() (bool, error) {
+		return !slices.ContainsFunc(ownPods(t, c, install.Namespace), func(uid string) bool { return slices.Contains(own, uid) }), nil
+	}))
+	d.target(t, "server", 2, v1alpha1.StateDraining, names.HeldServingRequests)
+	e.fault(t, `{"metrics": ""}`)
+	last := d.ended(t, v1alpha1.EndCompleted)
+	require.Equal(t, names.RetireIdle, last.Reason)
+	require.Equal(t, map[string]types.UID{"qwen-server-0": before["qwen-server-0"]}, d.uids(t), "the survivor is untouched")
+	requireNothingCut(t, records())
 }
 
 // Whoever may not read holds what it cannot read, and says which right it lacks.

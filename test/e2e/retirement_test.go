@@ -86,18 +86,16 @@ func (d *deployment) ended(t *testing.T, end v1alpha1.RetirementEnd) *v1alpha1.L
 // where that is empty.
 func (d *deployment) target(t *testing.T, role string, ordinal int32, state v1alpha1.RetirementState, reason string) (seen v1alpha1.RetirementTarget) {
 	t.Helper()
-	md := &v1alpha1.ModelDeployment{}
-	err := until(t.Context(), fmt.Sprintf("%s-%d to be %s %s", role, ordinal, state, reason), func() (bool, error) {
-		err := client.IgnoreNotFound(d.cluster.Client.Get(t.Context(), d.key, md))
+	err := d.follow(t.Context(), fmt.Sprintf("%s-%d to be %s %s", role, ordinal, state, reason), func(md *v1alpha1.ModelDeployment) bool {
 		if md.Status.Retirement == nil {
-			return false, err
+			return false
 		}
 		for _, target := range md.Status.Retirement.Targets {
 			if target.Role == role && target.Ordinal == ordinal {
 				seen = target
 			}
 		}
-		return seen.State == state && (reason == "" || seen.Reason == reason), err
+		return seen.State == state && (reason == "" || seen.Reason == reason)
 	})
 	require.NoError(t, err, "it is %+v", seen)
 	return seen
@@ -267,7 +265,10 @@ func TestBusyReplicaIsGivenUp(t *testing.T) {
 
 // A spec that changes its mind, in every state that can be seen from outside.
 func TestScaledBackUp(t *testing.T) {
-	for _, state := range []v1alpha1.RetirementState{v1alpha1.StateAdmitted, v1alpha1.StateWithdrawing, v1alpha1.StateDraining, v1alpha1.StateSettling, v1alpha1.StateAborted} {
+	for _, state := range []v1alpha1.RetirementState{
+		v1alpha1.StateAdmitted, v1alpha1.StateDisqualified, v1alpha1.StateWithdrawing, v1alpha1.StateDraining,
+		v1alpha1.StateDeleting, v1alpha1.StateSettling, v1alpha1.StateAborted,
+	} {
 		t.Run("while it is "+string(state), func(t *testing.T) {
 			c := cluster(t)
 			d := observed(t, c, server(2))
@@ -278,11 +279,15 @@ func TestScaledBackUp(t *testing.T) {
 			d.edit(t, func(s *v1alpha1.ModelDeploymentSpec) {
 				s.Retirement = v1alpha1.RetirementBudgets{DrainSeconds: new(int32(15)), TotalSeconds: new(int32(60))}
 			})
-			d.scale(t, 1)
-			if state != v1alpha1.StateAdmitted { // too short to be seen: the edits follow each other
-				d.target(t, "server", 1, state, "")
+			goOn := func(context.Context) error { return nil }
+			switch state {
+			case v1alpha1.StateAdmitted, v1alpha1.StateDisqualified, v1alpha1.StateDeleting:
+				goOn = d.heldIn(t, state)
 			}
+			d.scale(t, 1)
+			d.target(t, "server", 1, state, "")
 			d.scale(t, 2)
+			require.NoError(t, goOn(t.Context()))
 			d.waitFor(t, "the retirement to be over and both replicas to be up", func(md *v1alpha1.ModelDeployment) bool {
 				return md.Status.Retirement == nil && md.Status.Phase == v1alpha1.PhaseReady && md.Status.RoleSummary == "2S"
 			})
@@ -292,7 +297,7 @@ func TestScaledBackUp(t *testing.T) {
 				return
 			}
 			require.Equal(t, before, d.uids(t), "nothing is lost")
-			if state == v1alpha1.StateWithdrawing || state == v1alpha1.StateDraining {
+			if state != v1alpha1.StateAborted {
 				d.told(t, names.EventRetirementCancelled, "qwen-server-1")
 			}
 		})

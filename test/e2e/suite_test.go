@@ -7,7 +7,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/require"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/test/cluster/kube"
@@ -16,6 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	ctrllog.SetLogger(logr.Discard()) // it complains of nobody who listens
 	os.Exit(kubetest.Run(m, leave))
 }
 
@@ -39,13 +42,18 @@ var (
 	})
 	installed = sync.OnceValue(func() error {
 		inUse = true
-		// A test that taints the node means its engines, not lastcall.
-		return install.Chart(context.Background(), connected, install.Namespace,
-			"webhook.tolerations[0].operator=Exists", "operator.tolerations[0].operator=Exists", "retirer.tolerations[0].operator=Exists")
+		return upgrade(context.Background(), connected)
 	})
 	// inUse is whether a test relies on lastcall being installed.
 	inUse bool
 )
+
+// upgrade installs lastcall for the suite, or again with other values.
+func upgrade(ctx context.Context, c *kube.Cluster, values ...string) error {
+	// A test that taints the node means its engines, not lastcall.
+	values = append(values, "webhook.tolerations[0].operator=Exists", "operator.tolerations[0].operator=Exists", "retirer.tolerations[0].operator=Exists")
+	return install.Chart(ctx, c, install.Namespace, values...)
+}
 
 // loaded connects to the cluster and makes every image known to it.
 func loaded(t *testing.T) *kube.Cluster {

@@ -18,6 +18,7 @@ import (
 	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
 	"github.com/lastcall-dev/lastcall/internal/render"
+	"github.com/lastcall-dev/lastcall/test/refusal"
 )
 
 // A cache can be behind what this retirer or the one before it wrote, and behind
@@ -113,42 +114,19 @@ func TestNothingIsDoneAboutADecisionThatCouldNotBeWritten(t *testing.T) {
 
 // refuse has the API server refuse something in the namespace until the returned
 // function is called.
-func (s *retirement) refuse(operation admissionregistrationv1.OperationType, group, version, resource string, tried func() error) (allow func()) {
-	ctx := context.Background()
-	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "refuse-" + s.Namespace}}
-	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{
-		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.Namespace}},
-		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-			Operations: []admissionregistrationv1.OperationType{operation},
-			Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{version}, Resources: []string{resource}},
-		}}},
+func (s *retirement) refuse(operation admissionregistrationv1.OperationType, group, version, resource string, tried func(ctx context.Context) error) (allow func()) {
+	refused := refusal.Refusal{
+		Name: "refuse-" + s.Namespace, Namespace: s.Namespace,
+		Operation: operation, Group: group, Version: version, Resource: resource, Tried: tried,
 	}
-	policy.Spec.Validations = []admissionregistrationv1.Validation{{Expression: "false", Message: "not in the maintenance window"}}
-	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: policy.Name}}
-	binding.Spec.PolicyName = policy.Name
-	binding.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
-	require.NoError(s, s.api.Create(ctx, policy))
-	require.NoError(s, s.api.Create(ctx, binding))
-	// The API server takes a moment of real time, of which requests take some.
-	inForce := func(want bool) {
-		for range 20000 {
-			if refused := tried(); (refused != nil) == want {
-				return
-			}
-		}
-		require.Fail(s, "the policy does not come into force")
-	}
-	inForce(true)
-	return func() {
-		require.NoError(s, s.api.Delete(ctx, binding))
-		require.NoError(s, s.api.Delete(ctx, policy))
-		inForce(false)
-	}
+	end, err := refused.Begin(context.Background(), s.api)
+	require.NoError(s, err)
+	return func() { require.NoError(s, end(context.Background())) }
 }
 
 func (s *retirement) refuseDeletes() (allow func()) {
-	return s.refuse(admissionregistrationv1.Delete, "", "v1", "pods", func() error {
-		return s.api.Delete(context.Background(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "chat-server-0"}}, client.DryRunAll)
+	return s.refuse(admissionregistrationv1.Delete, "", "v1", "pods", func(ctx context.Context) error {
+		return s.api.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "chat-server-0"}}, client.DryRunAll)
 	})
 }
 
@@ -159,7 +137,7 @@ func TestADeleteThatIsRefusedIsHeldAndNamed(t *testing.T) {
 		s.scale(1)
 		s.until(time.Minute, func() bool {
 			md := s.md()
-			return md.Status.Retirement != nil && strings.Contains(md.Status.Retirement.Message, "not in the maintenance window")
+			return md.Status.Retirement != nil && strings.Contains(md.Status.Retirement.Message, refusal.Message)
 		})
 		assert.Equal(s, v1alpha1.StateDeleting, s.state())
 		tried := len(s.retirer.writes)

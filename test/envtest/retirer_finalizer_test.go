@@ -17,6 +17,7 @@ import (
 	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
 	"github.com/lastcall-dev/lastcall/internal/finalizer"
+	"github.com/lastcall-dev/lastcall/test/refusal"
 )
 
 const othersFinalizer = "kueue.x-k8s.io/managed-resources"
@@ -144,14 +145,14 @@ func TestWhatKeepsAnObjectFromBeingLetGoIsTold(t *testing.T) {
 
 		s.delete()
 		touch := 0
-		allow := s.refuse(admissionregistrationv1.Update, names.Group, "v1alpha1", "modeldeployments", func() error {
+		allow := s.refuse(admissionregistrationv1.Update, names.Group, "v1alpha1", "modeldeployments", func(ctx context.Context) error {
 			touch++
 			md := s.md()
 			md.Annotations = map[string]string{"touch": string(rune('a' + touch%20))}
 			return s.api.Update(ctx, md, client.DryRunAll)
 		})
 		done := s.retirer.reconcile()
-		require.ErrorContains(s, done.err, "not in the maintenance window")
+		require.ErrorContains(s, done.err, refusal.Message)
 		require.NotNil(s, s.md())
 		allow()
 		s.until(time.Minute, s.gone)

@@ -29,7 +29,7 @@ type Cluster struct {
 	// Kubeconfig is a file for kubectl and helm.
 	Kubeconfig string
 	Config     *rest.Config
-	Client     client.Client
+	Client     client.WithWatch
 	Clientset  kubernetes.Interface
 
 	own *node.Cluster // nil when it is somebody else's
@@ -85,7 +85,7 @@ func Connect(ctx context.Context, kubeconfig string) (*Cluster, error) {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
-	c.Client, err = client.New(config, client.Options{Scheme: scheme})
+	c.Client, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
 	return c, err
 }
 

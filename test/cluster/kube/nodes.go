@@ -18,8 +18,8 @@ func (c *Cluster) Pause(component string) (resume func() error, err error) {
 	return c.own.Pause(component)
 }
 
-// Kill ends the processes of a program, by its path in its container, in a cluster of our own, with SIGKILL.
-func (c *Cluster) Kill(program string) error { return c.own.Kill(program) }
+// Kill ends the processes of a Pod that run a program, by its path in its container, in a cluster of our own, with SIGKILL.
+func (c *Cluster) Kill(pod types.UID, program string) error { return c.own.Kill(pod, program) }
 
 // Worker is the name of a node that takes any Pod. It is the only one in a cluster of our own.
 func (c *Cluster) Worker(ctx context.Context) (string, error) {

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // sbin is where distributions keep iptables and ip, which a shell opened with su does not look into.
@@ -125,12 +127,16 @@ func (c *Cluster) Pause(name string) (resume func() error, err error) {
 	return nil, fmt.Errorf("pausing %s: no such component runs", name)
 }
 
-// Kill ends every process in the cluster's cgroup that runs this program, by its path in its container, with SIGKILL.
-func (c *Cluster) Kill(program string) error {
+// Kill ends the processes of a Pod that run this program, by its path in its container, with SIGKILL.
+func (c *Cluster) Kill(pod types.UID, program string) error {
 	killed := 0
 	for _, pid := range c.cgroup.pids() {
 		line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
 		if err != nil || string(line[:max(bytes.IndexByte(line, 0), 0)]) != program {
+			continue
+		}
+		group, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cgroup"))
+		if err != nil || !bytes.Contains(group, []byte("/pod"+pod+"/")) {
 			continue
 		}
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) { // it has ended
@@ -139,7 +145,7 @@ func (c *Cluster) Kill(program string) error {
 		killed++
 	}
 	if killed == 0 {
-		return fmt.Errorf("killing %s: no process runs it", program)
+		return fmt.Errorf("killing %s: no process of Pod %s runs it", program, pod)
 	}
 	return nil
 }
