@@ -90,7 +90,7 @@ func TestDecide(t *testing.T) {
 			},
 			want: []string{"remove qwen-server-1: Outdated"},
 		},
-		"one whose retirement was given up is": {
+		"one that is wanted again after its retirement was given up is": {
 			role: one, world: func(w *world) {
 				w.edit("new")
 				w.md.Status.Retirement = &v1alpha1.RetirementStatus{Targets: []v1alpha1.RetirementTarget{{Role: "server", Ordinal: 2, State: v1alpha1.StateAborted}}}
