@@ -66,7 +66,7 @@ test-e2e: setup ## Against a real kubelet; on the cluster of KUBECONFIG if that 
 	go test -timeout 45m -parallel 4 ./test/e2e/...
 
 .PHONY: sim
-sim: setup ## The retirement protocol in a million seeded worlds; an hour or two
+sim: setup ## The retirement protocol in a million seeded worlds; less than an hour
 	SIMULATION_SEEDS=1000000 go test -timeout 4h -run Simulation -v ./internal/retire
 
 .PHONY: bench

@@ -48,6 +48,7 @@ var planted = map[string]uint64{
 func TestPlantedBugs(t *testing.T) {
 	for bug, worlds := range planted {
 		t.Run(bug, func(t *testing.T) {
+			t.Parallel()
 			for seed := range worlds {
 				if found := simulate(seed, bug, nil, nil); found != "" {
 					t.Logf("world %d: %s", seed, found)

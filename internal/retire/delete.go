@@ -76,8 +76,8 @@ func (s *step) mayDelete(t *v1alpha1.RetirementTarget, members []bound) bool {
 	// proven again.
 	same := refused.IsZero() && v.idle && v.idleSince.Before(t.PhaseStartedAt.Time)
 	missing := ""
-	if !same && !s.spec.Deleting && s.spec.Plan == PlanConnections {
-		missing, _ = s.connectedSince(t, members, refused)
+	if !same && !s.spec.Deleting && s.marks() {
+		missing, _ = s.reachable(t, members, refused)
 	}
 	if !v.idle {
 		missing = v.reason

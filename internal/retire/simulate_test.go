@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,12 +40,10 @@ func TestSimulation(t *testing.T) {
 		worlds, err = strconv.ParseUint(text, 10, 64)
 		require.NoError(t, err, "SIMULATION_SEEDS is a number")
 	}
-	reached := map[string]int{}
-	for seed := range worlds {
-		if found := simulate(seed, "", nil, reached); found != "" {
-			simulate(seed, "", t.Logf, nil)
-			require.Fail(t, found, "again: SIMULATION_SEED=%d go test -run Simulation -v ./internal/retire", seed)
-		}
+	reached, found, seed := playAll(worlds)
+	if found != "" {
+		simulate(seed, "", t.Logf, nil)
+		require.Fail(t, found, "again: SIMULATION_SEED=%d go test -run Simulation -v ./internal/retire", seed)
 	}
 	for _, what := range slices.Sorted(maps.Keys(reached)) {
 		t.Logf("%8d %s", reached[what], what)
@@ -53,6 +54,39 @@ func TestSimulation(t *testing.T) {
 	for _, what := range mustBeReached() {
 		require.Positive(t, reached[what], "%q never happened, so nothing is known of it", what)
 	}
+}
+
+// playAll plays so many worlds side by side. It returns what happened in how many, and
+// the first of them in which something did not hold.
+func playAll(worlds uint64) (reached map[string]int, found string, seed uint64) {
+	reached = map[string]int{}
+	var next atomic.Uint64
+	var mu sync.Mutex
+	var players sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		players.Go(func() {
+			mine := map[string]int{}
+			for n := next.Add(1) - 1; n < worlds; n = next.Add(1) - 1 {
+				what := simulate(n, "", nil, mine)
+				if what == "" {
+					continue
+				}
+				next.Store(worlds) // the others end after theirs
+				mu.Lock()
+				if found == "" || n < seed {
+					found, seed = what, n
+				}
+				mu.Unlock()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for what, n := range mine {
+				reached[what] += n
+			}
+		})
+	}
+	players.Wait()
+	return reached, found, seed
 }
 
 // mustBeReached is what has to happen in some world.
