@@ -21,6 +21,22 @@ const (
 	// HeldConnectionsUnread: the connections to its engine's port have not been read
 	// for long enough.
 	HeldConnectionsUnread = "ConnectionsUnread"
+	// HeldRouterNotFound: no Pod of its router can be found.
+	HeldRouterNotFound = "RouterNotFound"
+	// HeldRouterUnread: a process of its router could not be asked, or does not say
+	// enough.
+	HeldRouterUnread = "RouterUnread"
+	// HeldRouterSelects: a process of its router can still choose it.
+	HeldRouterSelects = "RouterSelects"
+	// HeldRouterReturns: a process of its router cannot choose it, and would again by
+	// itself.
+	HeldRouterReturns = "RouterReturns"
+	// HeldRouterHolds: a process of its router may hold a request for it.
+	HeldRouterHolds = "RouterHolds"
+	// HeldRecentDispatches: a process of its router has sent it a request a moment ago.
+	HeldRecentDispatches = "RecentDispatches"
+	// HeldRouterBypassed: something may choose it without asking its router.
+	HeldRouterBypassed = "RouterBypassed"
 	// HeldServingRequests: its engine has requests in flight.
 	HeldServingRequests = "ServingRequests"
 	// HeldProvingIdle: its engine is idle, and not for long enough yet to outlast the

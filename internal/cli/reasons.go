@@ -88,6 +88,41 @@ var meanings = map[string]meaning{
 		out:   []advice{seePod, seeRetirer},
 		wait:  "Wait: it takes about 15 s. If it stays so, the reads fail.",
 	},
+	names.HeldRouterNotFound: {
+		says:  "no Pod of its router can be found, so nothing says who could send to it",
+		needs: "a Pod that spec.router.podSelector selects",
+		out:   []advice{do("See that the selector and the namespace are those of the router:", editDeployment)},
+	},
+	names.HeldRouterUnread: {
+		says:  "a process of its router could not be asked, or does not say enough",
+		needs: "an answer of every process of the router",
+		out:   []advice{do("See that spec.router.port is the right one, and that a NetworkPolicy lets the retirer in:", editDeployment), seeRetirer},
+	},
+	names.HeldRouterSelects: {
+		says:  "a process of its router can still choose it",
+		needs: "every process of the router to say that it cannot",
+		out:   []advice{do("The router's selector has to ask for the label " + names.LabelServing + ": \"" + names.Serving + "\" too.")},
+	},
+	names.HeldRouterReturns: {
+		says:  "a process of its router cannot choose it, and would do so again by itself",
+		needs: "a router that follows the label " + names.LabelServing + " when it looks around or restarts",
+		out:   []advice{do("The router's selector has to ask for the label " + names.LabelServing + ": \"" + names.Serving + "\" too.")},
+	},
+	names.HeldRouterHolds: {
+		says:  "a process of its router may hold a request that has chosen it",
+		needs: "the time to pass in which that would be sent, or a count of 0 that can be relied on",
+		wait:  "Wait: most routers send a request within seconds or never.",
+	},
+	names.HeldRecentDispatches: {
+		says:  "a process of its router has sent it a request a moment ago",
+		needs: "no request for a while",
+		wait:  "Wait: it goes by itself when none is sent any more.",
+	},
+	names.HeldRouterBypassed: {
+		says:  "something may choose it without asking its router",
+		needs: "a router that nothing goes past",
+		out:   []advice{do("An InferencePool with failureMode FailOpen lets its gateway choose: FailClose does not.")},
+	},
 	names.HeldServingRequests: {
 		says:  "its engine has requests in flight",
 		needs: "the end of its requests, and then " + idleReads,
