@@ -66,7 +66,7 @@ func TestDeletedReplicaIsMadeAgainUnderItsOrdinal(t *testing.T) {
 	require.WithinRange(t, pod.CreationTimestamp.Time, ending.Gone.Add(-time.Second), ending.Gone.Add(10*time.Second))
 	d.ready(t)
 	require.Equal(t, other.UID, d.get(t, other.Name).UID)
-	require.Contains(t, strings.Join(d.events(t), "\n"), names.ReasonReplacementInProgress)
+	d.told(t, names.ReasonReplacementInProgress)
 }
 
 func TestReplicaOfTwoPodsIsReplacedAsOne(t *testing.T) {
@@ -166,7 +166,7 @@ func TestRolloutStopsAtAnImageThatCannotStart(t *testing.T) {
 	d.waitFor(t, "the other two to serve on", func(md *v1alpha1.ModelDeployment) bool {
 		return md.Status.Phase == v1alpha1.PhaseDegraded && md.Status.RoleSummary == "2S"
 	})
-	require.Contains(t, strings.Join(d.events(t), "\n"), "no-such-image")
+	d.told(t, "no-such-image")
 	after := d.uids(t)
 	require.Equal(t, before["qwen-server-0"], after["qwen-server-0"])
 	require.Equal(t, before["qwen-server-1"], after["qwen-server-1"])
@@ -193,7 +193,7 @@ func TestFailedPodDoesNotKeepItsSlot(t *testing.T) {
 	ending, err := given()
 	require.NoError(t, err)
 	require.Equal(t, corev1.PodFailed, ending.Pod.Status.Phase)
-	require.Contains(t, strings.Join(d.events(t), "\n"), names.ReplacedPodEnded)
+	d.told(t, names.ReplacedPodEnded)
 }
 
 func TestForeignObjectsKeepTheirNames(t *testing.T) {
@@ -256,7 +256,7 @@ func TestNoReplicaIsMadeWithoutTheWebhook(t *testing.T) {
 	d.waitFor(t, "the create to fail", func(md *v1alpha1.ModelDeployment) bool {
 		return reason(md, names.ConditionProgressing) == names.ReasonCreateFailed
 	})
-	require.Contains(t, strings.Join(d.events(t), "\n"), "failed calling webhook")
+	d.told(t, "failed calling webhook")
 	require.Empty(t, d.uids(t), "no Pod without its hook")
 
 	restore()

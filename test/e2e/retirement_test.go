@@ -110,12 +110,13 @@ func (d *deployment) command(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// told waits for an event of the ModelDeployment.
-func (d *deployment) told(t *testing.T, reason, replica string) {
+// told waits for an event of the ModelDeployment that says all of this: events follow
+// what they tell of.
+func (d *deployment) told(t *testing.T, texts ...string) {
 	t.Helper()
-	require.NoError(t, until(t.Context(), "the event "+reason+" about "+replica, func() (bool, error) {
+	require.NoError(t, until(t.Context(), fmt.Sprintf("an event that says %q", texts), func() (bool, error) {
 		return slices.ContainsFunc(d.events(t), func(e string) bool {
-			return strings.HasPrefix(e, reason+": ") && strings.Contains(e, replica)
+			return !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(e, text) })
 		}), nil
 	}))
 }
