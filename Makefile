@@ -20,7 +20,7 @@ TOOL    := go tool -modfile=hack/tools/go.mod
 # The pure packages compile in seconds, so a broken rule is known before the
 # Kubernetes libraries are built.
 PURE := ./api/... ./internal/engine/... ./internal/drain/... ./internal/mutate/... ./internal/validate/... ./internal/manifest/... ./internal/withdraw/... ./internal/retire/...
-UNIT  = $(shell go list ./... | grep -vE '/test/(cluster|envtest|e2e)(/|$$)')
+UNIT  = $(shell go list ./... | grep -vE '/test/(cluster|envtest|e2e|kueue)(/|$$)')
 
 .PHONY: help
 help: ## Show this help
@@ -64,6 +64,11 @@ test-e2e: setup ## Against a real kubelet; on the cluster of KUBECONFIG if that 
 	go run ./test/cluster binaries
 	go test -timeout 15m ./test/cluster/...
 	go test -timeout 45m -parallel 4 ./test/e2e/...
+
+.PHONY: test-kueue
+test-kueue: setup ## Beside Kueue's own controllers, which take minutes to compile; apart from test
+	go run ./test/cluster binaries
+	go test -timeout 45m -count 1 ./test/kueue/...
 
 .PHONY: sim
 sim: setup ## The retirement protocol in a million seeded worlds; less than an hour

@@ -29,6 +29,7 @@ var stories = []struct{ file, title string }{
 	{"refused-does-not-block-others", "Nobody waits for another"},
 	{"mark-lost", "Somebody gives it back to its Services"},
 	{"deletion-takes-over", "The ModelDeployment is deleted in between"},
+	{"kueue-workload", "Kueue has admitted it"},
 	{"host-restarts-between-any-two-writes", "The retirer is killed after every write"},
 }
 

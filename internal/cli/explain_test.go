@@ -171,6 +171,13 @@ func TestExplainTellsTheStory(t *testing.T) {
 			end := metav1.NewTime(atNight.Add(70 * second))
 			s.pod(2).DeletionTimestamp = &end
 		},
+		"was admitted by Kueue": func(s *told) {
+			for i, state := range []v1alpha1.RetirementState{v1alpha1.StateSettling, v1alpha1.StateDraining, v1alpha1.StateAborted} {
+				s.pods = append(s.pods, toldPod("pair", i, 0), toldPod("pair", i, 1))
+				s.addTarget("pair", int32(i), state, names.HeldServingRequests)
+				s.target(i + 1).Workload = &v1alpha1.RetirementWorkload{Name: fmt.Sprintf("qwen-pair-%d", i), UID: "w"}
+			}
+		},
 		"should have left": func(s *told) {
 			s.set(v1alpha1.StateSettling, names.RetireIdle).PhaseStartedAt = ago(145 * second)
 			end := metav1.NewTime(atNight.Add(-40 * second))

@@ -126,6 +126,9 @@ func (e *explainer) seen(t *v1alpha1.RetirementTarget) []string {
 		}
 		members = append(members, e.member(m, p))
 	}
+	if t.Workload != nil {
+		members = append(members, "Kueue's Workload "+t.Workload.Name+": "+workloadOf(t))
+	}
 	if e.blind {
 		return append(e.reported(t), members...)
 	}
@@ -139,10 +142,21 @@ func (e *explainer) seen(t *v1alpha1.RetirementTarget) []string {
 		label = "not withdrawn: its Services may send to it"
 	}
 	seen := append([]string{label}, e.reported(t)...)
-	if len(members) == 0 {
-		return append(seen, "no Pods were bound")
+	if len(t.Members) == 0 {
+		seen = append(seen, "no Pods were bound")
 	}
 	return append(seen, members...)
+}
+
+// workloadOf says what becomes of a target's Workload.
+func workloadOf(t *v1alpha1.RetirementTarget) string {
+	switch t.State {
+	case v1alpha1.StateAborted:
+		return "kept, with its Pods"
+	case v1alpha1.StateSettling, v1alpha1.StateCompleted:
+		return "deleted, now that no Pod of it stays"
+	}
+	return "kept until its last Pod is deleted"
 }
 
 // reported is what the retirer has seen, as the status says.

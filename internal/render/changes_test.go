@@ -153,6 +153,24 @@ func TestAChangeChangesOnlyWhatItShould(t *testing.T) {
 				"spec.initContainers[0].startupProbe.tcpSocket.port",
 			},
 		},
+		"a queue of Kueue's": {
+			edit: func(_ *v1alpha1.ModelDeployment, r *role) {
+				r.Labels = map[string]string{names.LabelKueueQueue: "gpus"}
+			},
+			want: []string{"metadata.labels[kueue.x-k8s.io/queue-name]"},
+		},
+		"a queue of Kueue's for a larger replica": {
+			of: "two-pods-vllm",
+			edit: func(_ *v1alpha1.ModelDeployment, r *role) {
+				r.Labels = map[string]string{names.LabelKueueQueue: "gpus"}
+			},
+			want: []string{
+				"metadata.annotations[kueue.x-k8s.io/pod-group-serving]",
+				"metadata.annotations[kueue.x-k8s.io/pod-group-total-count]",
+				"metadata.labels[kueue.x-k8s.io/pod-group-name]",
+				"metadata.labels[kueue.x-k8s.io/queue-name]",
+			},
+		},
 		"the size of a larger replica": {
 			of:   "two-pods-vllm",
 			edit: func(_ *v1alpha1.ModelDeployment, r *role) { r.Size = new(int32(3)) },

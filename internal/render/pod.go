@@ -32,11 +32,16 @@ func Replica(md *v1alpha1.ModelDeployment, role *v1alpha1.Role, ordinal int32) [
 // PodName is the name of one member: NAME-ROLE-ORDINAL, above size 1
 // NAME-ROLE-ORDINAL-MEMBER.
 func PodName(md *v1alpha1.ModelDeployment, role *v1alpha1.Role, ordinal, member int32) string {
-	name := fmt.Sprintf("%s-%d", roleName(md, role), ordinal)
+	name := replicaName(md, role, ordinal)
 	if Size(role) > 1 {
 		name += fmt.Sprintf("-%d", member)
 	}
 	return name
+}
+
+// replicaName is the name of a replica's Pods without their number in it.
+func replicaName(md *v1alpha1.ModelDeployment, role *v1alpha1.Role, ordinal int32) string {
+	return fmt.Sprintf("%s-%d", roleName(md, role), ordinal)
 }
 
 // roleName is the name of the role's Service and PodDisruptionBudget.
@@ -99,6 +104,7 @@ func (m member) pod() *corev1.Pod {
 	if Size(role) > 1 {
 		pod.Spec.Hostname, pod.Spec.Subdomain = pod.Name, groupName(m.md, role)
 	}
+	m.group(pod.Labels, pod.Annotations)
 	return pod
 }
 

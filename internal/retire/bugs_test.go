@@ -29,6 +29,7 @@ var planted = map[string]uint64{
 	"counts a read from another container": 2000,
 	"reads an absent gauge as zero":        2000,
 	"takes an unread connection for none":  2000,
+	"deletes a Workload by name":           4000,
 	// Step.
 	"moves the deadline":                     500,
 	"begins another operation":               500,
@@ -41,6 +42,8 @@ var planted = map[string]uint64{
 	"gives up after the decision":            500,
 	"binds what came later":                  500,
 	"gives up before it has looked":          500,
+	"deletes the Workload first":             500,
+	"deletes the Workload of what was given": 500,
 }
 
 // TestPlantedBugs proves the simulation: what it does not find here it would not
@@ -105,7 +108,7 @@ func (h *host) decide(r *round) (Status, []Action) {
 		after.Retirement = after.Retirement.DeepCopy()
 		h.spoil(r, after.Retirement)
 	}
-	return after, actions
+	return after, h.plantWorkloads(r, actions)
 }
 
 // spoil plants the bugs of what is written.
@@ -137,7 +140,7 @@ func (h *host) spoil(r *round, operation *v1alpha1.RetirementStatus) {
 	case "binds what came later":
 		for i := range operation.Targets {
 			t := &operation.Targets[i]
-			for _, p := range h.world.pods {
+			for _, p := range h.pods {
 				if p.Name == t.Members[0].Name {
 					t.Members[0].UID, t.Members[0].ContainerID = p.UID, p.ContainerID
 				}

@@ -29,12 +29,14 @@
 //	    \            \              \             \           :
 //	     +------------+--------------+-------------+- - - - - +--> Aborted
 //
-//	Admitted      its members and their containers are bound: no other is touched
+//	Admitted      its members, their containers and its Kueue Workload are bound: no
+//	              other is touched
 //	Disqualified  its members are marked, so that nothing new chooses them
 //	Withdrawing   evidence is collected that nothing can choose them any more
 //	Draining      its engine is read until it is proven idle
 //	Deleting      the decision stands; its members are being deleted
-//	Settling      every delete was accepted; its Pods are leaving
+//	Settling      every delete was accepted; its Pods are leaving, and its Workload is
+//	              deleted
 //	Completed     its Pods are gone
 //	Aborted       it was kept and serves again; the reason says what ran out
 //
@@ -52,7 +54,9 @@
 // # What holds at every moment
 //
 //   - No member with work is deleted, but by a Deletion that ran out of time.
-//   - Nothing but what was bound is touched.
+//   - Nothing but what was bound is touched, and the Workload of Pods that others have
+//     deleted, which Kueue would hold without end.
+//   - No Workload is deleted while a Pod of its replica stays.
 //   - What is kept, or wanted again, serves again.
 //   - Every operation ends by its deadline once faults stop, or when a process that
 //     came late has looked for the time of Withdrawing.

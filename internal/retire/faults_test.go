@@ -150,6 +150,8 @@ func (w *world) stranger(p *pod) {
 	case 4, 5, 6:
 		p.touch(w) // somebody writes something else
 		w.reached["fault unrelated write"]++
+	case 7:
+		w.unqueue(p)
 	}
 }
 

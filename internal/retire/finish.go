@@ -22,7 +22,8 @@ func (s *step) letGo() {
 }
 
 // release lets a deleted ModelDeployment go when nothing of it is left to wait
-// for. Pods that are left behind serve again first.
+// for. Pods that are left behind serve again first, and nobody would delete a Workload
+// after it.
 func (s *step) release() {
 	if !s.spec.Deleting {
 		return
@@ -42,7 +43,7 @@ func (s *step) release() {
 	}
 	switch {
 	case s.seen.Orphaned && marked && !s.seen.NamespaceTerminating:
-	case left == 0, s.seen.Orphaned, s.seen.NamespaceTerminating, s.seen.Foreground && !staying, overdue:
+	case left == 0, s.seen.Orphaned, s.seen.NamespaceTerminating, s.seen.Foreground && !staying && !s.pending(), overdue:
 		s.do(ReleaseFinalizer{})
 	}
 }

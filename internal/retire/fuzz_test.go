@@ -46,6 +46,8 @@ func FuzzStep(f *testing.F) {
 			case DeleteMember:
 				require.True(t, binds(after, a.Pod.UID, deleting), "%s is deleted without a decision", a.Pod.UID)
 				require.True(t, binds(status, a.Pod.UID, deleting), "%s is deleted on a decision that is not written", a.Pod.UID)
+			case DeleteWorkload:
+				require.False(t, stays(seen, a.Workload), "%s is deleted, and Pods of it stay", a.Workload.UID)
 			case Requalify:
 				require.True(t, observed(seen, a.Pod.UID), "%s is not there", a.Pod.UID)
 			case ReleaseFinalizer:
@@ -85,6 +87,14 @@ func observed(seen Observations, uid types.UID) bool {
 		}
 	}
 	return false
+}
+
+// stays reports whether every replica with a Workload has a Pod that stays.
+func stays(seen Observations, w Workload) bool {
+	return !slices.ContainsFunc(seen.Replicas, func(r Replica) bool {
+		leaves := !slices.ContainsFunc(r.Members, func(m Member) bool { return !m.leaving() })
+		return leaves && r.Workload != nil && *r.Workload == w
+	})
 }
 
 // input makes values of bytes; zeros where there are no more.
@@ -165,6 +175,9 @@ func (in *input) status() (s Status) {
 			}
 		}
 		if in.yes() {
+			t.Workload = &v1alpha1.RetirementWorkload{Name: "w", UID: in.uid()}
+		}
+		if in.yes() {
 			at, n := in.at(), int64(in.below(3))
 			t.ReadAt, t.IdleSince, t.InFlight = &at, &at, &n
 		}
@@ -183,6 +196,12 @@ func (in *input) observations() Observations {
 		r := Replica{Role: in.role(), Ordinal: int32(in.below(4))}
 		for range in.below(4) {
 			r.Members = append(r.Members, in.member())
+		}
+		switch in.below(4) {
+		case 0:
+			r.Workload = &Workload{Name: "w", UID: in.uid(), ResourceVersion: "1"}
+		case 1:
+			r.WorkloadUnknown = true
 		}
 		seen.Replicas = append(seen.Replicas, r)
 	}

@@ -18,10 +18,10 @@ type host struct {
 	bug  string
 	skew time.Duration
 	seen Observations
-	// before is the status as it was before the last write, and pods are Pods as they
+	// before is the status as it was before the last write, and cached are Pods as they
 	// were a while ago: what a cache may still have.
 	before  Status
-	pods    []Replica
+	cached  []Replica
 	wake    time.Time
 	due     bool
 	reading []reading
@@ -66,7 +66,7 @@ type pending struct {
 
 func newHost(w *world, bug string) *host {
 	h := &host{world: w, bug: bug, due: true, started: map[types.UID]int{}}
-	h.pods = w.replicas()
+	h.cached = w.replicas()
 	h.forget()
 	return h
 }
@@ -133,7 +133,7 @@ func (h *host) pass() {
 		}
 	}
 	if h.faulty && h.chance(3) {
-		h.pods = h.replicas()
+		h.cached = h.replicas()
 	}
 }
 
@@ -141,16 +141,16 @@ func (h *host) pass() {
 func (h *host) step() {
 	h.rounds++
 	r := &round{spec: h.spec, now: h.clock(), since: h.seen.Since, version: h.version, before: h.status, at: h.tick}
-	pods := h.replicas()
+	pods := h.queue(h.replicas())
 	if h.faulty && h.chance(3) {
 		// A cache shows when there is nothing to do. Where it shows more, or something
 		// may be under way, the API server is asked.
-		if idle(r.spec, h.before, h.pods) && h.version > 0 {
-			r.before, r.version, pods = h.before, h.version-1, h.pods
+		if idle(r.spec, h.before, h.cached) && h.version > 0 {
+			r.before, r.version, pods = h.before, h.version-1, h.cached
 		}
 	}
 	if h.bug == "trusts a cached Pod" {
-		pods = h.pods
+		pods = h.queue(h.cached)
 	}
 	h.seen.Replicas = pods
 	h.seen.Orphaned, h.seen.Foreground, h.seen.NamespaceTerminating = h.orphan, h.foreground, h.namespace
@@ -262,6 +262,8 @@ func (h *host) act(p pending) {
 		h.probe(a)
 	case DeleteMember:
 		h.delete(a, p)
+	case DeleteWorkload:
+		h.deleteWorkload(a)
 	case ClearRetry:
 		if h.spec.RetryToken == a.Token && h.tick >= h.apiAway {
 			h.spec.RetryToken = ""

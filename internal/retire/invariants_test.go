@@ -87,6 +87,12 @@ func (h *host) checkRound(r *round) {
 			h.must(t != nil && t.State == v1alpha1.StateDeleting, "%s is to be deleted without a decision", a.Pod.Name)
 			was := target(r.before, a.Pod.UID)
 			h.must(was != nil && was.State == v1alpha1.StateDeleting, "%s is to be deleted on a decision that is not written", a.Pod.Name)
+		case DeleteWorkload:
+			for _, replica := range h.seen.Replicas {
+				stays := slices.ContainsFunc(replica.Members, func(m Member) bool { return !m.leaving() })
+				mine := replica.Workload != nil && replica.Workload.UID == a.Workload.UID
+				h.must(!mine || !stays, "the Workload %s is to be deleted, and its Pods stay", a.Workload.Name)
+			}
 		case WakeAt:
 			h.must(!quick && a.Time.After(h.clock()), "the next round is in the past, or there are two")
 			quick = a.Time.Before(h.clock().Add(500 * time.Millisecond))
@@ -244,6 +250,8 @@ func (h *host) checkAdmitted(t *v1alpha1.RetirementTarget) {
 		if r.Role == t.Role && r.Ordinal == t.Ordinal {
 			all := slices.EqualFunc(r.Members, t.Members, func(m Member, b v1alpha1.RetirementMember) bool { return m.UID == b.UID })
 			h.must(all, "%s-%d does not bind the Pods there are", t.Role, t.Ordinal)
+			same := r.Workload == nil && t.Workload == nil || r.Workload != nil && t.Workload != nil && r.Workload.UID == t.Workload.UID
+			h.must(same, "%s-%d does not bind its Workload", t.Role, t.Ordinal)
 		}
 	}
 }
@@ -279,6 +287,7 @@ func (h *host) checkBound(was, t *v1alpha1.RetirementTarget) {
 	}
 	same := slices.EqualFunc(was.Members, t.Members, func(a, b v1alpha1.RetirementMember) bool { return a.UID == b.UID })
 	h.must(same, "%s-%d has other members than it was admitted with", t.Role, t.Ordinal)
+	h.must(reflect.DeepEqual(was.Workload, t.Workload), "%s-%d has another Workload than it was admitted with", t.Role, t.Ordinal)
 	// Before any delete was accepted, a mark or a proof that is lost makes the decision
 	// void.
 	void := t.Reason == names.RetireMarkLost || t.Reason == names.RetireNotProvenAgain || t.Reason == names.RetireCancelled

@@ -11,7 +11,7 @@ import (
 // checkDelete is what must hold when a delete is accepted.
 func (h *host) checkDelete(p *pod, sent pending) {
 	h.must(h.everDone[p.UID], "%s (%s) is deleted without a decision that was written", p.Name, p.UID)
-	for _, leader := range h.world.pods {
+	for _, leader := range h.pods {
 		if leader.slot != p.slot || leader != p && (leader.Index != 0 || leader.leaving() || !h.everDone[leader.UID]) {
 			continue // a leader that came later does not work with what is left of the old ones
 		}
@@ -38,12 +38,15 @@ func (h *host) checkRelease() {
 		h.reached["released orphans"]++
 	case h.foreground:
 		h.reached["released in a foreground deletion"]++
-	case len(h.world.pods) > 0:
+		if !h.faulty {
+			h.checkQueued()
+		}
+	case len(h.pods) > 0:
 		h.reached["released overdue"]++
 	default:
 		h.reached["released"]++
 	}
-	for _, p := range h.world.pods {
+	for _, p := range h.pods {
 		h.must(p.leaving() || h.orphan, "%s stays, and its ModelDeployment goes", p.Name)
 		h.must(p.leaving() || !p.Withdrawn || h.faulty, "%s is left behind without traffic", p.Name)
 	}
@@ -60,7 +63,7 @@ func (h *host) checkCalm(calm int, marked map[*pod]int) {
 			h.must(!late || h.spec.WaitForIdle || h.tick < calm+200, "%s-%d is still %s %s after its deadline", t.Role, t.Ordinal, t.State, t.Reason)
 		}
 	}
-	for _, p := range h.world.pods {
+	for _, p := range h.pods {
 		t := target(h.status, p.UID)
 		if !p.Withdrawn || p.leaving() || t != nil && active(t) {
 			delete(marked, p)
@@ -75,8 +78,9 @@ func (h *host) checkCalm(calm int, marked map[*pod]int) {
 
 // checkEnd is what must hold once nothing is to be done any more.
 func (h *host) checkEnd() {
-	h.must(!h.spec.Deleting, "the ModelDeployment is held for ever; %d Pods", len(h.world.pods))
-	h.seen.Replicas = h.replicas()
+	h.must(!h.spec.Deleting, "the ModelDeployment is held for ever; %d Pods", len(h.pods))
+	h.checkQueued()
+	h.seen.Replicas = h.queue(h.replicas())
 	after, actions := Step(h.clock(), h.spec, h.status, h.seen)
 	h.must(reflect.DeepEqual(after, h.status) && len(actions) == 0, "there is no rest: %v", actions)
 	if r := h.status.Retirement; r != nil {
@@ -85,7 +89,7 @@ func (h *host) checkEnd() {
 			h.must(t.State == v1alpha1.StateAborted, "%s-%d is %s %s for ever", t.Role, t.Ordinal, t.State, t.Reason)
 		}
 	}
-	for _, p := range h.world.pods {
+	for _, p := range h.pods {
 		h.must(!p.Withdrawn || p.leaving(), "%s is left without traffic", p.Name)
 		given := inSlot(h.status, p.slot)
 		h.must(p.leaving() || wants(h.spec, p.slot) || given != nil, "%s is not wanted, and nobody takes it away", p.Name)

@@ -92,13 +92,14 @@ func playAll(worlds uint64) (reached map[string]int, found string, seed uint64) 
 // mustBeReached is what has to happen in some world.
 func mustBeReached() []string {
 	all := []string{
-		"conflict", "refused: away", "refused: conflict",
+		"conflict", "refused: away", "refused: conflict", "refused: Workload",
 		"released", "released orphans", "released in a foreground deletion", "released with its namespace", "released overdue",
-		"aborted then replaced", "retried", "taken over",
+		"aborted then replaced", "retried", "taken over", "Workload deleted", "Workload deleted of what others deleted",
 	}
 	for _, fault := range []string{
 		"crash", "replaced", "stranger", "stranger deletes", "unrelated write", "flap", "restart", "engine crash", "ended", "node",
 		"API server away", "gauges", "plan", "rollout", "orphan", "foreground", "namespace",
+		"Workload deleted", "Workload replaced",
 	} {
 		all = append(all, "fault "+fault)
 	}

@@ -25,6 +25,12 @@ type Spec struct {
 	RetryToken string
 }
 
+// Unwanted reports whether it asks for a slot to be empty.
+func (s *Spec) Unwanted(role string, ordinal int32) bool {
+	replicas, there := s.Wanted[role]
+	return s.Deleting || !there || ordinal >= replicas
+}
+
 // Plan is how a replica is withdrawn from its clients.
 type Plan string
 
@@ -102,6 +108,19 @@ type Replica struct {
 	Role    string
 	Ordinal int32
 	Members []Member
+	// Workload is Kueue's for these Pods: one that is not being deleted, and of no Pods
+	// but those of the slot. Nil where there is none. It matters where the slot is to be
+	// emptied or nothing in it stays, and need not be known elsewhere.
+	Workload *Workload
+	// WorkloadUnknown is whether there may be one that could not be read.
+	WorkloadUnknown bool
+}
+
+// Workload is what Kueue admits the Pods of a replica by.
+type Workload struct {
+	Name            string
+	UID             types.UID
+	ResourceVersion string
 }
 
 // Member is one Pod of a replica: all about it is from the Pod itself, never from
@@ -193,6 +212,9 @@ type (
 		Pod             PodRef
 		ResourceVersion string
 	}
+	// DeleteWorkload deletes a Kueue Workload that has not changed since it was seen: it
+	// has not got another Pod.
+	DeleteWorkload struct{ Workload Workload }
 	// ClearRetry removes the annotation with this token.
 	ClearRetry struct{ Token string }
 	// ReleaseFinalizer lets the ModelDeployment go.
@@ -212,6 +234,7 @@ func (Disqualify) action()       {}
 func (Requalify) action()        {}
 func (Probe) action()            {}
 func (DeleteMember) action()     {}
+func (DeleteWorkload) action()   {}
 func (ClearRetry) action()       {}
 func (ReleaseFinalizer) action() {}
 func (WakeAt) action()           {}

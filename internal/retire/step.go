@@ -26,6 +26,7 @@ func Step(now time.Time, spec Spec, status Status, seen Observations) (Status, [
 		s.summarize()
 	}
 	s.unmark()
+	s.workloads()
 	s.release()
 	if !s.wake.IsZero() {
 		s.do(WakeAt{s.wake})
@@ -108,10 +109,7 @@ func (s *step) anyActive() bool {
 }
 
 // unwanted reports whether the spec asks for the slot to be empty.
-func (s *step) unwanted(k key) bool {
-	replicas, there := s.spec.Wanted[k.role]
-	return s.spec.Deleting || !there || k.ordinal >= replicas
-}
+func (s *step) unwanted(k key) bool { return s.spec.Unwanted(k.role, k.ordinal) }
 
 // candidates are the slots to be emptied that have a Pod which stays, the highest
 // ordinals first.
@@ -277,9 +275,12 @@ func (s *step) cause(replicas []*Replica) v1alpha1.RetirementCause {
 	return v1alpha1.CauseRoleDropped
 }
 
-// admit binds a replica's members and their containers.
+// admit binds a replica's members, their containers and its Workload.
 func (s *step) admit(r *Replica) v1alpha1.RetirementTarget {
 	t := v1alpha1.RetirementTarget{Role: r.Role, Ordinal: r.Ordinal, State: v1alpha1.StateAdmitted, PhaseStartedAt: s.at()}
+	if r.Workload != nil {
+		t.Workload = &v1alpha1.RetirementWorkload{Name: r.Workload.Name, UID: r.Workload.UID}
+	}
 	answering := answers(r.Members)
 	for i := range r.Members {
 		m := &r.Members[i]

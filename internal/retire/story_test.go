@@ -25,7 +25,10 @@ type story struct {
 	spec       Spec
 	status     Status
 	pods       map[string]*Member
-	seen       Observations
+	// workloads are Kueue's, by the slot whose Pods it holds.
+	workloads     map[key]*Workload
+	workloadsFail int
+	seen          Observations
 	// asked are the reads of the last round, wake when it asked for the next, and due
 	// when the API server tells of something; zero where there is none.
 	asked     []Probe
@@ -46,7 +49,7 @@ func newStory() *story {
 			Generation: 1, Plan: PlanConnections, Wanted: map[string]int32{},
 			Budgets: Budgets{DefaultWithdraw, DefaultDrain, DefaultTotal},
 		},
-		pods: map[string]*Member{},
+		pods: map[string]*Member{}, workloads: map[key]*Workload{},
 		seen: Observations{
 			Reads: map[types.UID][]Read{}, Direct: map[types.UID]withdraw.Direct{}, Refused: map[types.UID]Refusal{},
 		},
@@ -192,6 +195,12 @@ func (s *story) obey(actions []Action, what map[string]string) {
 				m.LeavingBy = s.now.Add(m.Grace)
 				s.due = s.now.Add(time.Second)
 			}
+		case DeleteWorkload:
+			if s.workloadsFail > 0 {
+				s.workloadsFail--
+				break
+			}
+			maps.DeleteFunc(s.workloads, func(_ key, w *Workload) bool { return *w == a.Workload })
 		case ClearRetry:
 			s.spec.RetryToken = ""
 			s.due = s.now.Add(time.Second)
@@ -269,16 +278,22 @@ func (s *story) watch(pod PodRef, sent time.Time, known bool, connections string
 	s.seen.Direct[pod.UID] = seen
 }
 
+// slotIn is the slot in the name of a Pod, ROLE-ORDINAL[-MEMBER].
+func slotIn(name string) key {
+	parts := strings.Split(name, "-")
+	ordinal, _ := strconv.Atoi(parts[1])
+	return key{parts[0], int32(ordinal)}
+}
+
 func (s *story) replicas() (all []Replica) {
 	bySlot := map[key]*Replica{}
 	for _, name := range slices.Sorted(maps.Keys(s.pods)) {
-		parts := strings.Split(name, "-")
-		ordinal, _ := strconv.Atoi(parts[1])
-		k := key{parts[0], int32(ordinal)}
+		k := slotIn(name)
 		if bySlot[k] == nil {
 			bySlot[k] = &Replica{Role: k.role, Ordinal: k.ordinal}
 		}
 		bySlot[k].Members = append(bySlot[k].Members, *s.pods[name])
+		bySlot[k].Workload = s.workloads[k]
 	}
 	for _, r := range bySlot {
 		all = append(all, *r)
@@ -294,8 +309,9 @@ func (s *story) next() time.Time {
 	if at.IsZero() || !s.wake.IsZero() && s.wake.Before(at) {
 		at = s.wake
 	}
-	for _, m := range s.pods {
-		if end := s.gone(m); !end.IsZero() && (at.IsZero() || end.Before(at)) {
+	for name, m := range s.pods {
+		held := m.Ended && s.workloads[slotIn(name)] != nil
+		if end := s.gone(m); !end.IsZero() && !held && (at.IsZero() || end.Before(at)) {
 			at = end
 		}
 	}
@@ -321,7 +337,10 @@ func (s *story) pass(at time.Time, what map[string]string) {
 		s.due = time.Time{}
 	}
 	for name, m := range s.pods {
-		if end := s.gone(m); !end.IsZero() && !end.After(at) {
+		if end := s.gone(m); end.IsZero() || end.After(at) {
+			continue
+		}
+		if m.Ended, m.Running = true, false; s.workloads[slotIn(name)] == nil {
 			delete(s.pods, name)
 		}
 	}

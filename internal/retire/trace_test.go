@@ -3,12 +3,14 @@ package retire
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/datadriven"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
 )
@@ -23,15 +25,19 @@ import (
 //	    what the ModelDeployment asks for from now on
 //	pod ROLE-ORDINAL[-MEMBER] [size=N] [split] [taken-over] [never-started] …
 //	    a Pod as it is from now on; server-0..9 are ten
+//	workload ROLE-ORDINAL
+//	    a Workload of Kueue's that holds the Pods of a replica, in the place of another
 //	gone NAME, leave NAME, mark NAME, unmark NAME
 //	    what a stranger does to a Pod
 //	crash [away=5m]
 //	    the process ends and another one takes over, at once or after a while
-//	run [for=30s] [until=STATE] [read=busy:N|REASON] [NAME=busy:N] [connections=N] [deletes=REFUSAL] [marks=refused] [stuck] [crashes]
+//	run [for=30s] [until=STATE] [read=busy:N|REASON] [NAME=busy:N] [connections=N] [deletes=REFUSAL] [marks=refused] [workloads=refused|unread:N] [stuck] [crashes]
 //	    rounds, each when the last one asked for it or the API server tells of
 //	    something, until nothing is to be done any more. What was read meanwhile is
 //	    said; engines are idle where it is not. With crashes the process ends after
-//	    each write in which a target came into another state, before it could act
+//	    each write in which a target came into another state, before it could act.
+//	    The first N deletes of Workloads are refused, or those that are to be deleted
+//	    cannot be read in N rounds
 //	status
 //	    what people see
 func TestTraces(t *testing.T) {
@@ -64,6 +70,10 @@ func (s *story) command(t *testing.T, d *datadriven.TestData) string {
 	}
 	switch d.Cmd {
 	case "gone", "leave", "mark", "unmark":
+	case "workload":
+		s.uids++
+		at := slotIn(words(d)[0])
+		s.workloads[at] = &Workload{Name: "qwen-" + at.String(), UID: types.UID(fmt.Sprint("w", s.uids)), ResourceVersion: "1"}
 	case "spec":
 		s.ask(t, d)
 	case "pod":
@@ -113,6 +123,10 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		s.leaves = 0
 	}
 	_, crashes := what["crashes"]
+	s.done, s.workloadsFail = nil, 0
+	if _, n, ok := strings.Cut(what["workloads"], ":"); ok {
+		s.workloadsFail, _ = strconv.Atoi(n)
+	}
 	var text strings.Builder
 	end := s.now.Add(limit)
 	for rounds := 0; !s.released; rounds++ {
@@ -142,6 +156,14 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 // it only read or waited. It reports whether a target came into another state.
 func (s *story) round(what map[string]string, crashes bool) (told string, moved bool) {
 	s.seen.Replicas = s.replicas()
+	for i := range s.seen.Replicas {
+		r := &s.seen.Replicas[i]
+		leaves := r.Workload != nil && !slices.ContainsFunc(r.Members, func(m Member) bool { return !m.leaving() })
+		if leaves && strings.HasPrefix(what["workloads"], "unread") && s.workloadsFail > 0 {
+			s.workloadsFail--
+			r.Workload, r.WorkloadUnknown = nil, true
+		}
+	}
 	before := s.status
 	after, actions := Step(s.now, s.spec, s.status, s.seen)
 	s.status = after
@@ -184,6 +206,8 @@ func said(actions []Action, kind string) []string {
 			if a.ResourceVersion != "" {
 				text += " if it has not changed"
 			}
+		case DeleteWorkload:
+			text = fmt.Sprintf("delete the Workload %s (%s)", a.Workload.Name, a.Workload.UID)
 		case ClearRetry:
 			text = "clear the token " + a.Token
 		case ReleaseFinalizer:

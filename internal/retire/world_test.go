@@ -24,11 +24,13 @@ type world struct {
 	status                          Status
 	version                         int
 	pods                            []*pod
+	workloads                       []*workload
 	made                            int
 	released                        bool
 	apiAway, marksRefused           int // until when the API server refuses writes, or those of marks
 	faulty                          bool
-	traffic                         int // one in so many seconds a client connects
+	unqueued                        bool // Kueue is not installed
+	traffic                         int  // one in so many seconds a client connects
 	quiet                           bool
 	changed                         bool // what the host watches changed in this second
 	log                             func(format string, args ...any)
@@ -40,6 +42,8 @@ type world struct {
 type pod struct {
 	Member
 	slot key
+	// queued is whether Kueue admits it.
+	queued bool
 	// run counts the starts of the engine, 0 while it does not run; since is when the
 	// last one was.
 	run, runs, since int
@@ -110,7 +114,9 @@ func newWorld(seed uint64) *world {
 		w.spec.Budgets = Budgets{DefaultWithdraw, DefaultDrain, DefaultTotal}
 	}
 	w.spec.Wanted = map[string]int32{"a": int32(1 + w.random.IntN(3)), "b": int32(w.random.IntN(3))}
+	w.unqueued = w.chance(4)
 	w.fill(1)
+	w.kueue()
 	return w
 }
 
@@ -162,6 +168,7 @@ func (w *world) create(slot key) {
 		case 6:
 			p.Endpoint = "elsewhere"
 		}
+		p.queued = slot.role == "b" && !w.unqueued
 		p.touch(w)
 		if !w.chance(10) {
 			w.startEngine(p, 0)
@@ -205,6 +212,7 @@ func (w *world) pass() {
 	clear(w.pods[len(kept):])
 	w.pods = kept
 	w.fill(10)
+	w.kueue()
 }
 
 // live is one second of a Pod. It reports whether the Pod is still there.
@@ -236,7 +244,14 @@ func (w *world) live(p *pod) bool {
 	if !p.leaving() {
 		return true
 	}
-	ended := busy == 0 && w.chance(6) && !p.NodeUnreachable || !w.faulty && w.now().After(p.LeavingBy)
+	ended := p.Ended || busy == 0 && w.chance(6) && !p.NodeUnreachable || !w.faulty && w.now().After(p.LeavingBy)
+	if ended && w.holds(p) {
+		if !p.Ended {
+			p.run, p.conns, p.Ended = 0, nil, true
+			w.learn(p)
+		}
+		return true
+	}
 	w.changed = w.changed || ended
 	return !ended
 }
@@ -304,6 +319,7 @@ func (w *world) byName(name string) *pod {
 // remove takes a Pod away without asking anybody.
 func (w *world) remove(p *pod) {
 	w.pods = slices.DeleteFunc(w.pods, func(other *pod) bool { return other == p })
+	w.kueue()
 	w.changed = true
 }
 

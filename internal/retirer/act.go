@@ -71,6 +71,8 @@ func (r *Reconciler) do(ctx context.Context, s *seen, action retire.Action) erro
 		r.ask(s, a)
 	case retire.DeleteMember:
 		r.delete(ctx, s, a)
+	case retire.DeleteWorkload:
+		return r.deleteWorkload(ctx, s, a)
 	case retire.ClearRetry:
 		return r.clearRetry(ctx, s.deployment, a.Token)
 	case retire.ReleaseFinalizer:

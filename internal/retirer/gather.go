@@ -42,8 +42,13 @@ func (s *seen) released() bool {
 	return s.deployment.DeletionTimestamp != nil && !finalizer.On(s.deployment)
 }
 
-// gather reads everything about one ModelDeployment.
-func (r *Reconciler) gather(ctx context.Context, from client.Reader, key types.NamespacedName) (*seen, error) {
+// gather reads everything about one ModelDeployment, from the cache or from the API
+// server itself.
+func (r *Reconciler) gather(ctx context.Context, live bool, key types.NamespacedName) (*seen, error) {
+	from := client.Reader(r.Client)
+	if live {
+		from = r.Live
+	}
 	md := &v1alpha1.ModelDeployment{}
 	if err := from.Get(ctx, key, md); err != nil {
 		return nil, err
@@ -56,6 +61,7 @@ func (r *Reconciler) gather(ctx context.Context, from client.Reader, key types.N
 	if err := r.gatherPods(ctx, from, s); err != nil {
 		return nil, err
 	}
+	r.gatherWorkloads(ctx, live, s)
 	o := &s.observations
 	o.Since = r.reads.since()
 	o.Reads, o.Direct, o.Refused = r.reads.of(key)

@@ -45,7 +45,7 @@ const conflictDelay = time.Second
 
 // Reconcile brings the retirement of one ModelDeployment a step further.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	seen, err := r.gather(ctx, r.Client, request.NamespacedName)
+	seen, err := r.gather(ctx, false, request.NamespacedName)
 	if apierrors.IsNotFound(err) {
 		r.reads.forget(request.NamespacedName)
 		return ctrl.Result{}, nil
@@ -61,7 +61,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if decided.mattersBeyondReads() {
 		// The cache can lag behind what this retirer, or the one before it, wrote: a
 		// mark that looks undone may be set, a replica that is to go may be wanted again.
-		if seen, err = r.gather(ctx, r.Live, request.NamespacedName); err != nil {
+		if seen, err = r.gather(ctx, true, request.NamespacedName); err != nil {
 			return ctrl.Result{}, client.IgnoreNotFound(err)
 		}
 		if seen.released() {

@@ -58,6 +58,7 @@ func (r role) validate(f *findings, deployment string) {
 	r.grace(f)
 	r.ports(f)
 	r.metadata(f)
+	r.kueue(f)
 	r.commandLine(f)
 }
 

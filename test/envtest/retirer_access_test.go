@@ -44,6 +44,7 @@ func TestTheRetirerMayDoJustWhatItNeeds(t *testing.T) {
 		"nodes":                                "get list watch",
 		"namespaces":                           "get",
 		"endpointslices.discovery.k8s.io":      "list",
+		"workloads.kueue.x-k8s.io":             "get list delete",
 		"events.events.k8s.io":                 "create patch",
 	}
 	assert.Equal(t, want, granted(t, account, "default"), "anywhere")

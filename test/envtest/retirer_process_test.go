@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
 	"github.com/lastcall-dev/lastcall/internal/retirer"
 )
@@ -53,9 +54,11 @@ func (s *retirement) start() *retirerProcess {
 	p := &retirerProcess{stage: s, wakes: make(chan struct{}, 1)}
 	live := interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			s.ask("get", object, key.Name)
 			return errors.Join(p.alive(), c.Get(ctx, key, object, options...))
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			s.ask("list", list, "")
 			err := errors.Join(p.alive(), c.List(ctx, list, options...))
 			if pods, ok := list.(*corev1.PodList); ok {
 				s.inTime(pods.Items)
@@ -116,9 +119,13 @@ func (p *retirerProcess) interceptWrites(funcs *interceptor.Funcs) {
 	funcs.Delete = func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
 		return p.write("delete "+object.GetName(), func() error {
 			p.stage.mayDelete(object, options)
+			name := object.GetName()
+			if p.stage.ask("delete", object, name) {
+				name = "Workload " + name
+			}
 			err := c.Delete(ctx, object, options...)
 			if err == nil {
-				p.stage.deleted = append(p.stage.deleted, object.GetName())
+				p.stage.deleted = append(p.stage.deleted, name)
 			}
 			return err
 		})
@@ -153,6 +160,10 @@ func (s *retirement) mayDelete(object client.Object, options []client.DeleteOpti
 	o.ApplyOptions(options)
 	if o.Preconditions == nil || o.Preconditions.UID == nil {
 		s.wrong = append(s.wrong, object.GetName()+" is deleted without a UID")
+		return
+	}
+	if object.GetObjectKind().GroupVersionKind().Group == names.KueueGroup {
+		s.mayDeleteWorkload(object.GetName(), *o.Preconditions.UID)
 		return
 	}
 	if md := s.md(); md != nil && md.Status.Retirement != nil {

@@ -47,6 +47,8 @@ type retirement struct {
 	// processes.
 	deleted, events []string
 	wrong           []string
+	// asked are the requests for Workloads.
+	asked []string
 
 	mu      sync.Mutex
 	engines map[string]probe.Result
