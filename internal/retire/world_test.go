@@ -24,6 +24,8 @@ type world struct {
 	status                          Status
 	version                         int
 	pods                            []*pod
+	routers                         []*process
+	routed                          bool // clients come through routers, if there is one at the moment
 	made                            int
 	released                        bool
 	apiAway, marksRefused           int // until when the API server refuses writes, or those of marks
@@ -65,6 +67,7 @@ type pod struct {
 type connection struct {
 	busyUntil, closesAt int
 	peer                bool
+	by                  string // the process of a router that sent it
 }
 
 func (w *world) chance(one int) bool { return w.random.IntN(one) == 0 }
@@ -110,6 +113,7 @@ func newWorld(seed uint64) *world {
 		w.spec.Budgets = Budgets{DefaultWithdraw, DefaultDrain, DefaultTotal}
 	}
 	w.spec.Wanted = map[string]int32{"a": int32(1 + w.random.IntN(3)), "b": int32(w.random.IntN(3))}
+	w.route()
 	w.fill(1)
 	return w
 }
@@ -204,6 +208,7 @@ func (w *world) pass() {
 	}
 	clear(w.pods[len(kept):])
 	w.pods = kept
+	w.dispatch()
 	w.fill(10)
 }
 
@@ -245,7 +250,7 @@ func (w *world) live(p *pod) bool {
 // node sends to what the EndpointSlices had 4 s ago, at the latest. An engine loads
 // its model for longer than the API server needs to learn that it runs.
 func (w *world) clients(p *pod) {
-	reachable := p.run > 0 && !p.leaving() && w.tick >= p.since+5 && w.tick < p.droppedAt+4
+	reachable := !w.routed && p.run > 0 && !p.leaving() && w.tick >= p.since+5 && w.tick < p.droppedAt+4
 	if reachable && !w.quiet && w.chance(w.traffic) {
 		length := 8
 		if w.chance(5) {
