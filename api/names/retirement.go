@@ -23,6 +23,8 @@ const (
 	HeldConnectionsUnread = "ConnectionsUnread"
 	// HeldRouterNotFound: no Pod of its router can be found.
 	HeldRouterNotFound = "RouterNotFound"
+	// HeldRouterNotAsked: its router was not asked yet.
+	HeldRouterNotAsked = "RouterNotAsked"
 	// HeldRouterUnread: a process of its router could not be asked, or does not say
 	// enough.
 	HeldRouterUnread = "RouterUnread"

@@ -144,6 +144,16 @@ type RetirementTarget struct {
 	// +optional
 	DroppedAt *metav1.MicroTime `json:"droppedAt,omitempty"`
 
+	// markedAt is when its withdrawal began: when the first process of its router was
+	// told, or else when all its Pods were marked.
+	// +optional
+	MarkedAt *metav1.MicroTime `json:"markedAt,omitempty"`
+
+	// withdrawnAt is when it was proven that no new request can reach it. Absent: that
+	// is not proven, or not any more.
+	// +optional
+	WithdrawnAt *metav1.MicroTime `json:"withdrawnAt,omitempty"`
+
 	// readAt is when the read was made that inFlight and idleSince are of.
 	// +optional
 	ReadAt *metav1.MicroTime `json:"readAt,omitempty"`
@@ -165,9 +175,48 @@ type RetirementTarget struct {
 	// +kubebuilder:validation:Minimum=0
 	RecentDispatches *int64 `json:"recentDispatches,omitempty"`
 
+	// routers are the processes of the router, and what each of them contributes to the
+	// proof that no request can be sent to this replica any more; the first 64.
+	// +optional
+	// +listType=map
+	// +listMapKey=uid
+	// +kubebuilder:validation:MaxItems=64
+	Routers []RetirementRouter `json:"routers,omitempty"`
+
 	// workload is the Kueue Workload that is deleted after the members.
 	// +optional
 	Workload *RetirementWorkload `json:"workload,omitempty"`
+}
+
+// RetirementRouter is one process of the router in front of a replica.
+type RetirementRouter struct {
+	// pod is the name of the process's Pod.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Pod string `json:"pod"`
+
+	// uid is that of the Pod.
+	// +required
+	UID types.UID `json:"uid"`
+
+	// toldAt is when it was told last to leave the replica alone. Absent: it was not.
+	// +optional
+	ToldAt *metav1.MicroTime `json:"toldAt,omitempty"`
+
+	// askedAt is when it was asked for what is written here.
+	// +optional
+	AskedAt *metav1.MicroTime `json:"askedAt,omitempty"`
+
+	// missing is what its part of the proof lacks. Absent: nothing.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Missing string `json:"missing,omitempty"`
+
+	// message is what was seen of it, for people.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Message string `json:"message,omitempty"`
 }
 
 // RetirementMember is one Pod of a replica that is being taken away.

@@ -334,7 +334,7 @@ func stateOf(reason string) v1alpha1.RetirementState {
 	case names.RetireNotMarked, names.RetireMarkLost:
 		return v1alpha1.StateDisqualified
 	case names.HeldEndpointsRemain, names.HeldConnectionsOpen, names.HeldConnectionsUnread, names.HeldCommandTakenOver, names.RetireWithdrawalUnobservable,
-		names.HeldRouterNotFound, names.HeldRouterUnread, names.HeldRouterSelects, names.HeldRouterReturns, names.HeldRouterHolds,
+		names.HeldRouterNotFound, names.HeldRouterNotAsked, names.HeldRouterUnread, names.HeldRouterSelects, names.HeldRouterReturns, names.HeldRouterHolds,
 		names.HeldRecentDispatches, names.HeldRouterBypassed:
 		return v1alpha1.StateWithdrawing
 	case names.RetireIdle, names.RetireNeverStarted, names.RetireNotRunning, names.RetireNotProvenAgain:

@@ -93,6 +93,12 @@ var meanings = map[string]meaning{
 		needs: "a Pod that spec.router.podSelector selects",
 		out:   []advice{do("See that the selector and the namespace are those of the router:", editDeployment)},
 	},
+	names.HeldRouterNotAsked: {
+		says:  "its router was not asked yet",
+		needs: "an answer of every process of the router",
+		out:   []advice{seeRetirer},
+		wait:  "Wait a few seconds. It is no fault unless it stays so.",
+	},
 	names.HeldRouterUnread: {
 		says:  "a process of its router could not be asked, or does not say enough",
 		needs: "an answer of every process of the router",

@@ -40,6 +40,10 @@
 //	Completed     its Pods are gone
 //	Aborted       it was kept and serves again; the reason says what ran out
 //
+// What is withdrawn by a router begins with Disqualified: those of its processes that
+// have to be told are told, and marked is what they have all let go. In Draining they
+// are asked on: where one can choose the target again, it goes back to Withdrawing.
+//
 // What does not run goes from Admitted to Deleting, what a Deletion takes from
 // Admitted to Draining. Deleting ends Aborted only where no delete was accepted and
 // the proof could not be earned again in the time of Draining, or the replica is

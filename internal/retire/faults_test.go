@@ -23,6 +23,8 @@ func (w *world) fault(h *host) {
 		if w.chance(4) {
 			h.crash()
 		}
+	case 4:
+		w.unsettle()
 	}
 }
 
@@ -63,7 +65,7 @@ func (w *world) people(p *pod) {
 		}
 	case 10:
 		if w.chance(2) {
-			w.spec.Plan = []Plan{PlanHold, PlanConnections}[w.random.IntN(2)]
+			w.spec.Plan = w.plans()[w.random.IntN(2)]
 			w.ask("plan %s", w.spec.Plan)
 			w.reached["fault plan"]++
 		}
@@ -73,6 +75,15 @@ func (w *world) people(p *pod) {
 			w.reached["fault rollout"]++
 		}
 	}
+}
+
+// plans are those that people can change to. Connections prove nothing where a router
+// holds requests.
+func (w *world) plans() []Plan {
+	if w.routed {
+		return []Plan{PlanHold, PlanRouter}
+	}
+	return []Plan{PlanHold, PlanConnections}
 }
 
 // wanted changes a copy: an observer may still have what it was.
@@ -215,6 +226,9 @@ func (w *world) calm() {
 	w.changed = true
 	for _, p := range w.pods {
 		p.NodeUnreachable = false
+	}
+	for _, p := range w.routers {
+		p.silentUntil = 0
 	}
 	w.log("no more faults")
 }

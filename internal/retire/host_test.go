@@ -30,6 +30,8 @@ type host struct {
 	late    *round
 	acting  []pending
 	started map[types.UID]int
+	asked   []asking
+	askedAt map[types.UID]int
 	hurried int
 	rounds  int
 }
@@ -65,15 +67,18 @@ type pending struct {
 }
 
 func newHost(w *world, bug string) *host {
-	h := &host{world: w, bug: bug, due: true, started: map[types.UID]int{}}
+	h := &host{world: w, bug: bug, due: true, started: map[types.UID]int{}, askedAt: map[types.UID]int{}}
 	h.cached = w.replicas()
 	h.forget()
 	return h
 }
 
 func (h *host) forget() {
-	h.seen = Observations{Reads: map[types.UID][]Read{}, Direct: map[types.UID]withdraw.Direct{}, Refused: map[types.UID]Refusal{}}
-	h.reading, h.round = nil, nil
+	h.seen = Observations{
+		Reads: map[types.UID][]Read{}, Direct: map[types.UID]withdraw.Direct{}, Refused: map[types.UID]Refusal{},
+		Routed: map[types.UID]withdraw.Routed{},
+	}
+	h.reading, h.asked, h.round = nil, nil, nil
 	h.seen.Since = h.clock()
 	h.wake, h.due, h.hurried = time.Time{}, true, 0
 }
@@ -102,9 +107,10 @@ func (h *host) clock() time.Time { return h.now().Add(h.skew) }
 
 func (h *host) pass() {
 	h.receive()
+	h.hear()
 	for uid, d := range h.seen.Direct {
 		if p := h.byUID(uid); p != nil && p.in>>p.slow&1 == 1 && !d.DroppedAt.IsZero() {
-			h.seen.Direct[uid] = withdraw.Direct{}
+			h.seen.Direct[uid] = withdraw.Direct{In: []string{"all"}}
 		}
 	}
 	h.due = h.due || h.changed
@@ -260,6 +266,12 @@ func (h *host) act(p pending) {
 		h.mark(a.Pod, false)
 	case Probe:
 		h.probe(a)
+	case AskRouter:
+		h.askRouter(a)
+	case WithdrawFromRouter:
+		h.tell(a.Process, a.Pod, true)
+	case RestoreToRouter:
+		h.tell(a.Process, a.Pod, false)
 	case DeleteMember:
 		h.delete(a, p)
 	case DeleteWorkload:

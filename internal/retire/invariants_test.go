@@ -359,6 +359,10 @@ func (h *host) checkWithdrawn(was, t *v1alpha1.RetirementTarget) {
 		if !m.Answering || p == nil || p.Ended || p.leaving() {
 			continue
 		}
+		if h.spec.Plan == PlanRouter {
+			h.checkUnrouted(m)
+			continue
+		}
 		d := h.seen.Direct[m.UID]
 		if t.DroppedAt != nil && t.DroppedAt.Time.Before(d.DroppedAt) {
 			d.DroppedAt = t.DroppedAt.Time // as another process saw it
@@ -375,4 +379,14 @@ func (h *host) checkWithdrawn(was, t *v1alpha1.RetirementTarget) {
 		h.must(!d.DroppedAt.IsZero() && n >= 2 && d.Samples[len(d.Samples)-1].SentAt.Sub(d.Samples[first].SentAt) >= 6*time.Second,
 			"%s was seen without connections %d times, over too short a time", m.Name, n)
 	}
+}
+
+// checkUnrouted looks at the router as it really is: no process can choose the member,
+// and none holds a request for it.
+func (h *host) checkUnrouted(m v1alpha1.RetirementMember) {
+	for _, p := range h.routers {
+		h.must(!p.lists[m.UID], "%s is said to be out of reach, and %s can choose it", m.Name, p.name)
+	}
+	n := h.holding(m.UID)
+	h.must(n == 0, "%s is said to be out of reach, and the router holds %d requests for it", m.Name, n)
 }

@@ -47,7 +47,7 @@ func (s *step) judge(t *v1alpha1.RetirementTarget, members []bound, after time.T
 	case b.pod.Refresh == 0:
 		return verdict{reason: names.HeldNoGaugeList}
 	}
-	s.probe(b, false)
+	s.probe(t, b, false)
 	v := idleRun(s.seen.Reads[b.UID], b.ContainerID, after, b.pod.Refresh)
 	if v.idle {
 		// A proof is of what was bound: a member that could hide work ends it.

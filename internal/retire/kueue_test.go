@@ -87,7 +87,7 @@ func (w *world) unqueue(p *pod) {
 		w.log("a stranger deletes the Workload of %s", p.slot)
 		w.reached["fault Workload deleted"]++
 		w.drop(k)
-	case 1:
+	case 1, 2:
 		w.made++
 		k.UID = types.UID("w" + strconv.Itoa(w.made))
 		k.touch()

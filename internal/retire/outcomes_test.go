@@ -18,6 +18,8 @@ func (h *host) checkDelete(p *pod, sent pending) {
 		busy := leader.work(h.tick)
 		if !sent.deleting {
 			h.must(busy == 0, "%s is deleted with %d requests in flight: %s", p.Name, busy, sent.reason)
+			on := h.holding(leader.UID)
+			h.must(on == 0 || leader.run == 0 || ranNothing(&v1alpha1.RetirementTarget{Reason: sent.reason}), "%s is deleted, and a router holds %d requests for it", p.Name, on)
 			continue
 		}
 		// A deletion does not wait until nobody can reach it: what comes last is the
@@ -63,6 +65,7 @@ func (h *host) checkCalm(calm int, marked map[*pod]int) {
 			h.must(!late || h.spec.WaitForIdle || h.tick < calm+200, "%s-%d is still %s %s after its deadline", t.Role, t.Ordinal, t.State, t.Reason)
 		}
 	}
+	h.checkRestored(calm)
 	for _, p := range h.pods {
 		t := target(h.status, p.UID)
 		if !p.Withdrawn || p.leaving() || t != nil && active(t) {
@@ -73,6 +76,28 @@ func (h *host) checkCalm(calm int, marked map[*pod]int) {
 			marked[p] = h.tick
 		}
 		h.must(h.tick < marked[p]+20, "%s keeps a mark that nobody asks for", p.Name)
+	}
+}
+
+// checkRestored: what is given up or wanted again is listed again by every process that
+// was told to leave it alone.
+func (h *host) checkRestored(calm int) {
+	if h.status.Retirement == nil || h.spec.Plan != PlanRouter {
+		return
+	}
+	for i := range h.status.Retirement.Targets {
+		t := &h.status.Retirement.Targets[i]
+		since := t.PhaseStartedAt.Time
+		if t.State != v1alpha1.StateAborted || since.Before(beginning.Add(time.Duration(calm+10)*time.Second)) || h.clock().Sub(since) < 20*time.Second {
+			continue
+		}
+		for _, m := range t.Members {
+			p := h.byUID(m.UID)
+			for _, router := range h.routers {
+				listed := p == nil || p.leaving() || !p.Running || !m.Answering || p.Index != 0 || !router.told || router.lists[m.UID]
+				h.must(listed, "%s is kept, and %s was not told", m.Name, router.name)
+			}
+		}
 	}
 }
 

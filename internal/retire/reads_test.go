@@ -100,7 +100,7 @@ func (h *host) keep(r reading) {
 	}
 	d := h.seen.Direct[uid]
 	if !r.dropped && r.sample.Known {
-		d = withdraw.Direct{}
+		d = withdraw.Direct{In: []string{"all"}}
 	} else if d.DroppedAt.IsZero() && r.dropped {
 		d = withdraw.Direct{DroppedAt: r.sample.SentAt}
 	}

@@ -94,12 +94,13 @@ func mustBeReached() []string {
 	all := []string{
 		"conflict", "refused: away", "refused: conflict", "refused: Workload",
 		"released", "released orphans", "released in a foreground deletion", "released with its namespace", "released overdue",
-		"aborted then replaced", "retried", "taken over", "Workload deleted", "Workload deleted of what others deleted",
+		"aborted then replaced", "retried", "taken over", "Workload deleted", "Workload deleted of what others deleted", "told", "told otherwise",
 	}
 	for _, fault := range []string{
 		"crash", "replaced", "stranger", "stranger deletes", "unrelated write", "flap", "restart", "engine crash", "ended", "node",
 		"API server away", "gauges", "plan", "rollout", "orphan", "foreground", "namespace",
 		"Workload deleted", "Workload replaced",
+		"router restarts", "router silent", "router added", "router ends",
 	} {
 		all = append(all, "fault "+fault)
 	}
@@ -113,7 +114,8 @@ func mustBeReached() []string {
 		all = append(all, "state "+string(state))
 	}
 	for _, reason := range []string{
-		names.HeldEndpointsRemain, names.HeldConnectionsOpen, names.HeldConnectionsUnread, names.HeldServingRequests,
+		names.HeldRouterNotAsked, names.HeldRouterUnread, names.HeldRouterSelects, names.HeldRouterHolds, names.HeldRouterNotFound,
+		names.HeldRecentDispatches, names.HeldEndpointsRemain, names.HeldConnectionsOpen, names.HeldConnectionsUnread, names.HeldServingRequests,
 		names.HeldProvingIdle, names.HeldNotReadYet, names.HeldReadFailed, names.HeldExecForbidden, names.HeldReadTimedOut,
 		names.HeldReadIncomplete, names.HeldContainerRestarted, names.HeldCommandTakenOver, names.HeldAnsweringMemberUnknown,
 		names.HeldNodeUnreachable, names.HeldPrefillDecode, names.HeldNoGaugeList, names.ReadGaugesMissing,
@@ -169,7 +171,7 @@ func (h *host) calmDown() {
 			return
 		}
 		h.checkCalm(calm, marked)
-		busy := h.due || h.changed || !h.wake.IsZero() || h.round != nil || len(h.acting) > 0 || len(h.reading) > 0
+		busy := h.due || h.changed || !h.wake.IsZero() || h.round != nil || len(h.acting) > 0 || len(h.reading) > 0 || len(h.asked) > 0
 		if !busy && h.tick > calm+60 && !h.spec.Deleting {
 			break
 		}

@@ -40,6 +40,9 @@ const (
 	// PlanConnections marks the members, which leave their Services, and reads the
 	// connections that are left.
 	PlanConnections Plan = "Connections"
+	// PlanRouter tells the router's processes that have to be told, marks the members,
+	// which the others follow, and asks every process what it can still choose.
+	PlanRouter Plan = "Router"
 )
 
 // Budgets are how long an operation may take.
@@ -66,8 +69,9 @@ const (
 	MaxMembers = 1024
 	// SettleSlack is what Pods may need beyond their grace period to be gone.
 	SettleSlack = 30 * time.Second
-	// ReadInterval is the time between the starts of two reads of a member.
-	ReadInterval = 2 * time.Second
+	// ReadInterval is the time between the starts of two reads of a member. Proofs take
+	// 6 s, so it divides 6: each read is an exec, and more of them prove nothing sooner.
+	ReadInterval = 3 * time.Second
 	// MarkInterval is the time between two tries to mark a member.
 	MarkInterval = time.Second
 	// IdleReads is how many idle reads prove anything at least.
@@ -77,6 +81,9 @@ const (
 	RecordInterval = 10 * time.Second
 	// ProofAge is how old the last read of a proof may be when a delete is sent.
 	ProofAge = 5 * time.Second
+	// TellInterval is the least time between two tries to tell a process of a router the
+	// same.
+	TellInterval = 5 * time.Second
 	// RefusedDelay is waited before a delete that was refused is sent again.
 	RefusedDelay = 5 * time.Second
 )
@@ -95,6 +102,8 @@ type Observations struct {
 	// Direct is what is known of the clients of a member, by its UID; the samples in
 	// the order they were started.
 	Direct map[types.UID]withdraw.Direct
+	// Routed is what is known of the router's processes about a member, by its UID.
+	Routed map[types.UID]withdraw.Routed
 	// Refused is the last delete of a member that the API server did not accept.
 	Refused map[types.UID]Refusal
 	// Orphaned is whether a deletion asked to leave the Pods behind; Foreground
@@ -202,10 +211,25 @@ type (
 	// Requalify takes the mark back.
 	Requalify struct{ Pod PodRef }
 	// Probe reads a member's engine, in this container and no other. With Clients it
-	// also looks who can reach it: its EndpointSlices, and the connections to its port.
+	// looks first which EndpointSlices have the member, and then reads the connections to
+	// its port too; until withdraw.Direct.Counts, an exec would be for nothing. DroppedAt
+	// is when the member was seen to have left them, zero where that is not known.
 	Probe struct {
+		Pod       PodRef
+		Clients   bool
+		DroppedAt time.Time
+	}
+	// AskRouter asks every process of the router about a member.
+	AskRouter struct{ Pod PodRef }
+	// WithdrawFromRouter tells one run of one process of the router to leave a member
+	// alone, and RestoreToRouter that it need not any more.
+	WithdrawFromRouter struct {
+		Process withdraw.Process
 		Pod     PodRef
-		Clients bool
+	}
+	RestoreToRouter struct {
+		Process withdraw.Process
+		Pod     PodRef
 	}
 	// DeleteMember deletes a Pod. With ResourceVersion it must not have changed since.
 	DeleteMember struct {
@@ -230,14 +254,17 @@ type PodRef struct {
 	ContainerID string
 }
 
-func (Disqualify) action()       {}
-func (Requalify) action()        {}
-func (Probe) action()            {}
-func (DeleteMember) action()     {}
-func (DeleteWorkload) action()   {}
-func (ClearRetry) action()       {}
-func (ReleaseFinalizer) action() {}
-func (WakeAt) action()           {}
+func (Disqualify) action()         {}
+func (Requalify) action()          {}
+func (Probe) action()              {}
+func (AskRouter) action()          {}
+func (WithdrawFromRouter) action() {}
+func (RestoreToRouter) action()    {}
+func (DeleteMember) action()       {}
+func (DeleteWorkload) action()     {}
+func (ClearRetry) action()         {}
+func (ReleaseFinalizer) action()   {}
+func (WakeAt) action()             {}
 
 // Status is the retirer's part of a ModelDeployment's status.
 type Status struct {

@@ -22,6 +22,7 @@ func Step(now time.Time, spec Spec, status Status, seen Observations) (Status, [
 		s.retry()
 		s.start()
 		s.advance()
+		s.restoreAll()
 		s.finish()
 		s.summarize()
 	}
@@ -57,16 +58,21 @@ type key struct {
 func (s *step) do(a Action) { s.actions = append(s.actions, a) }
 
 // probe asks for the next read of a member, and is one action however many ask.
-func (s *step) probe(b bound, clients bool) {
-	ref := PodRef{Name: b.Name, UID: b.UID, ContainerID: b.ContainerID}
+func (s *step) probe(t *v1alpha1.RetirementTarget, b bound, clients bool) {
+	p := Probe{Pod: PodRef{Name: b.Name, UID: b.UID, ContainerID: b.ContainerID}, Clients: clients}
+	if clients && t.DroppedAt != nil {
+		p.DroppedAt = t.DroppedAt.Time
+	}
 	s.wakeAt(s.now.Add(ReadInterval))
 	for i, a := range s.actions {
-		if p, ok := a.(Probe); ok && p.Pod == ref {
-			s.actions[i] = Probe{Pod: ref, Clients: p.Clients || clients}
+		if other, ok := a.(Probe); ok && other.Pod == p.Pod {
+			if clients {
+				s.actions[i] = p
+			}
 			return
 		}
 	}
-	s.do(Probe{Pod: ref, Clients: clients})
+	s.do(p)
 }
 
 // wakeAt asks for a round at a time to come.
@@ -362,7 +368,9 @@ func (s *step) unmark() {
 	}
 }
 
-// serves reports whether no mark is left on a target.
+// serves reports whether no mark is left on a target, and no process that was told to
+// leave it alone.
 func (s *step) serves(t *v1alpha1.RetirementTarget) bool {
-	return !slices.ContainsFunc(s.bound(t), func(b bound) bool { return b.pod != nil && b.pod.Withdrawn && !b.pod.leaving() })
+	told := slices.ContainsFunc(t.Routers, func(r v1alpha1.RetirementRouter) bool { return r.ToldAt != nil })
+	return !told && !slices.ContainsFunc(s.bound(t), func(b bound) bool { return b.pod != nil && b.pod.Withdrawn && !b.pod.leaving() })
 }

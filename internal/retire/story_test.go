@@ -31,8 +31,11 @@ type story struct {
 	seen          Observations
 	// asked are the reads of the last round, wake when it asked for the next, and due
 	// when the API server tells of something; zero where there is none.
-	asked     []Probe
-	wake, due time.Time
+	asked       []Probe
+	askedRouter []PodRef
+	wake, due   time.Time
+	// routers are the processes of the router, by name.
+	routers map[string]*playedRouter
 	// leaves is how long an engine takes to end.
 	leaves   time.Duration
 	uids     int
@@ -49,9 +52,10 @@ func newStory() *story {
 			Generation: 1, Plan: PlanConnections, Wanted: map[string]int32{},
 			Budgets: Budgets{DefaultWithdraw, DefaultDrain, DefaultTotal},
 		},
-		pods: map[string]*Member{}, workloads: map[key]*Workload{},
+		pods: map[string]*Member{}, workloads: map[key]*Workload{}, routers: map[string]*playedRouter{},
 		seen: Observations{
 			Reads: map[types.UID][]Read{}, Direct: map[types.UID]withdraw.Direct{}, Refused: map[types.UID]Refusal{},
+			Routed: map[types.UID]withdraw.Routed{},
 		},
 		leaves: 10 * time.Second,
 	}
@@ -61,8 +65,8 @@ func newStory() *story {
 // is not. Another one begins at once.
 func (s *story) crash() {
 	s.seen.Reads, s.seen.Direct, s.seen.Refused = map[types.UID][]Read{}, map[types.UID]withdraw.Direct{}, map[types.UID]Refusal{}
-	s.seen.Since = s.now
-	s.asked, s.due = nil, s.now
+	s.seen.Routed, s.seen.Since = map[types.UID]withdraw.Routed{}, s.now
+	s.asked, s.askedRouter, s.due = nil, nil, s.now
 }
 
 // ask reads what the ModelDeployment asks for: its roles as NAME=REPLICAS, and the
@@ -176,7 +180,7 @@ func (s *story) change(t *testing.T, d *datadriven.TestData, name string) {
 // obey does what a round asked for, as the host and the cluster would; reads come
 // with the next round.
 func (s *story) obey(actions []Action, what map[string]string) {
-	s.asked, s.wake = nil, time.Time{}
+	s.asked, s.askedRouter, s.wake = nil, nil, time.Time{}
 	for _, action := range actions {
 		switch a := action.(type) {
 		case Disqualify:
@@ -185,6 +189,12 @@ func (s *story) obey(actions []Action, what map[string]string) {
 			s.mark(a.Pod, false)
 		case Probe:
 			s.asked = append(s.asked, a)
+		case AskRouter:
+			s.askedRouter = append(s.askedRouter, a.Pod)
+		case WithdrawFromRouter:
+			s.tell(a.Process, a.Pod, true)
+		case RestoreToRouter:
+			s.tell(a.Process, a.Pod, false)
 		case DeleteMember:
 			m := s.byUID(a.Pod.UID)
 			switch {
@@ -265,7 +275,7 @@ func (s *story) answer(sent time.Time, what map[string]string) {
 func (s *story) watch(pod PodRef, sent time.Time, known bool, connections string) {
 	seen := s.seen.Direct[pod.UID]
 	if connections == "in-service" {
-		s.seen.Direct[pod.UID] = withdraw.Direct{}
+		s.seen.Direct[pod.UID] = withdraw.Direct{In: []string{"qwen"}}
 		return
 	}
 	if seen.DroppedAt.IsZero() {
@@ -345,4 +355,5 @@ func (s *story) pass(at time.Time, what map[string]string) {
 		}
 	}
 	s.answer(sent, what)
+	s.testify(sent, what)
 }

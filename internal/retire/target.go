@@ -77,8 +77,8 @@ func (s *step) to(t *v1alpha1.RetirementTarget, state v1alpha1.RetirementState, 
 		if state != v1alpha1.StateAborted { // what held it back is what people look for
 			t.Message = ""
 		}
-		if state == v1alpha1.StateDisqualified {
-			t.DroppedAt = nil // it was marked before, and is not any more
+		if state == v1alpha1.StateDisqualified { // it was marked before, and is not any more
+			t.DroppedAt, t.MarkedAt, t.WithdrawnAt = nil, nil, nil
 		}
 	}
 	t.Reason = reason
@@ -98,7 +98,7 @@ func (s *step) admitted(t *v1alpha1.RetirementTarget, members []bound) {
 		s.wakeNow()
 	case !s.spec.Deleting && refused != "":
 		s.to(t, v1alpha1.StateAborted, refused)
-	case s.spec.Deleting:
+	case s.spec.Deleting && !s.asks():
 		// All the capacity goes, so where clients come from need not be known.
 		s.to(t, v1alpha1.StateDraining, "")
 		s.draining(t, members)
@@ -155,7 +155,14 @@ func (s *step) draining(t *v1alpha1.RetirementTarget, members []bound) {
 	if s.spec.Deleting && s.spec.WaitForIdle {
 		rebind(members) // or a restart would be waited for without bound
 	}
-	verdict := s.judge(t, members, t.PhaseStartedAt.Time)
+	after, reachable := s.stillWithdrawn(t, members)
+	if t.State != v1alpha1.StateDraining {
+		return
+	}
+	verdict := s.judge(t, members, after)
+	if reachable != "" {
+		verdict.idle, verdict.reason = false, reachable
+	}
 	s.record(t, verdict)
 	if verdict.idle {
 		s.to(t, v1alpha1.StateDeleting, names.RetireIdle)

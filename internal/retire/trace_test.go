@@ -27,11 +27,13 @@ import (
 //	    a Pod as it is from now on; server-0..9 are ten
 //	workload ROLE-ORDINAL
 //	    a Workload of Kueue's that holds the Pods of a replica, in the place of another
+//	router NAME [told] [restarts] [exits]
+//	    a process of the router, for plan=Router: it follows labels, or has to be told
 //	gone NAME, leave NAME, mark NAME, unmark NAME
 //	    what a stranger does to a Pod
 //	crash [away=5m]
 //	    the process ends and another one takes over, at once or after a while
-//	run [for=30s] [until=STATE] [read=busy:N|REASON] [NAME=busy:N] [connections=N] [deletes=REFUSAL] [marks=refused] [workloads=refused|unread:N] [stuck] [crashes]
+//	run [for=30s] [until=STATE] [read=busy:N|REASON] [NAME=busy:N] [connections=N] [ROUTER=selects|silent|returns|holds:N] [bypassed] [deletes=REFUSAL] [marks=refused] [workloads=refused|unread:N] [stuck] [crashes]
 //	    rounds, each when the last one asked for it or the API server tells of
 //	    something, until nothing is to be done any more. What was read meanwhile is
 //	    said; engines are idle where it is not. With crashes the process ends after
@@ -78,6 +80,8 @@ func (s *story) command(t *testing.T, d *datadriven.TestData) string {
 		s.ask(t, d)
 	case "pod":
 		s.pod(t, d)
+	case "router":
+		s.router(t, d)
 	case "crash":
 		if d.HasArg("away") {
 			var away string
@@ -173,7 +177,7 @@ func (s *story) round(what map[string]string, crashes bool) (told string, moved 
 		s.crash()
 	} else {
 		var done []string
-		for _, text := range []string{"mark", "unmark", "delete", "clear", "let"} {
+		for _, text := range []string{"tell", "mark", "unmark", "delete", "clear", "let"} {
 			done = append(done, said(actions, text)...)
 		}
 		if !slices.Equal(done, s.done) { // what is tried again and again is said once
@@ -195,7 +199,7 @@ func (s *story) round(what map[string]string, crashes bool) (told string, moved 
 func said(actions []Action, kind string) []string {
 	var all []string
 	for _, action := range actions {
-		text := ""
+		text := toldRouter(action)
 		switch a := action.(type) {
 		case Disqualify:
 			text = "mark " + a.Pod.Name

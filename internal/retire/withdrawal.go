@@ -12,15 +12,29 @@ import (
 	"github.com/lastcall-dev/lastcall/internal/withdraw"
 )
 
-// disqualified marks the members, and goes on when every mark was seen.
+// disqualified has the router told, marks the members, and goes on when every mark was
+// seen.
 func (s *step) disqualified(t *v1alpha1.RetirementTarget, members []bound) {
-	if s.spec.Deleting { // the operation was another one when the target came here
+	if s.spec.Deleting && !s.asks() { // the operation was another one when the target came here
 		s.to(t, v1alpha1.StateDraining, "")
 		s.draining(t, members)
 		return
 	}
-	if s.outOfTime(t, s.looked(members, s.operation.Deadline.Time)) {
-		s.end(t, cmp.Or(t.Reason, names.RetireNotMarked))
+	until := s.looked(members, s.operation.Deadline.Time)
+	if s.asks() {
+		reason, closer, told := s.routed(t, members)
+		until = s.withdrawBy(t, members, closer)
+		if !told && t.Reason != names.RetireMarkLost {
+			t.Reason = reason
+		}
+		if !told && !s.outOfTime(t, until) {
+			s.wakeAt(until)
+			s.wakeAt(s.now.Add(ReadInterval))
+			return
+		}
+	}
+	if s.outOfTime(t, until) {
+		s.unwithdrawn(t, members, cmp.Or(t.Reason, names.RetireNotMarked))
 		return
 	}
 	marked := true
@@ -31,11 +45,26 @@ func (s *step) disqualified(t *v1alpha1.RetirementTarget, members []bound) {
 		}
 	}
 	if marked {
+		if t.MarkedAt == nil {
+			at := s.at()
+			t.MarkedAt = &at
+		}
 		s.to(t, v1alpha1.StateWithdrawing, "")
 		s.withdrawing(t, members)
 		return
 	}
 	s.wakeAt(s.now.Add(MarkInterval))
+}
+
+// unwithdrawn ends the time in which a target had to be withdrawn. A deletion takes all
+// the capacity, so there it drains all the same.
+func (s *step) unwithdrawn(t *v1alpha1.RetirementTarget, members []bound, reason string) {
+	if !s.spec.Deleting {
+		s.end(t, reason)
+		return
+	}
+	s.to(t, v1alpha1.StateDraining, reason)
+	s.draining(t, members)
 }
 
 // withdrawing waits for the proof that nothing can choose the members any more.
@@ -47,15 +76,13 @@ func (s *step) withdrawing(t *v1alpha1.RetirementTarget, members []bound) {
 	until := s.withdrawBy(t, members, closer)
 	switch {
 	case reason == "":
+		at := s.at()
+		t.WithdrawnAt = &at
 		s.to(t, v1alpha1.StateDraining, "")
 		s.draining(t, members)
 		return
-	case s.spec.Deleting: // the operation was another one when the target came here
-		s.to(t, v1alpha1.StateDraining, reason)
-		s.draining(t, members)
-		return
-	case s.outOfTime(t, until):
-		s.end(t, reason)
+	case s.spec.Deleting && !s.asks(), s.outOfTime(t, until):
+		s.unwithdrawn(t, members, reason)
 		return
 	}
 	t.Reason = reason
@@ -69,6 +96,9 @@ func (s *step) withdrawing(t *v1alpha1.RetirementTarget, members []bound) {
 // time of it. So has a proof that comes closer, however slowly a busy node reads.
 func (s *step) withdrawBy(t *v1alpha1.RetirementTarget, members []bound, closer time.Time) time.Time {
 	from := t.PhaseStartedAt.Time
+	if s.spec.Deleting { // which has to end in its time, proven or not
+		return from.Add(s.spec.Budgets.Withdraw)
+	}
 	if closer.After(from) {
 		from = closer
 	}
@@ -107,8 +137,37 @@ func (s *step) looked(members []bound, until time.Time) time.Time {
 	return until
 }
 
-// marks reports whether the plan takes members out of their Services.
+// stillWithdrawn is since when it is proven that no request can reach a target that
+// drains, or why that is not proven any more. What a router says can change until the
+// delete: when it chooses the replica again all is void, and what was read before a
+// proof that was earned anew is too. Of connections and marks, markLost is enough.
+func (s *step) stillWithdrawn(t *v1alpha1.RetirementTarget, members []bound) (since time.Time, reason string) {
+	since = t.PhaseStartedAt.Time
+	if !s.asks() || s.spec.Deleting {
+		return since, ""
+	}
+	reason, _, _ = s.routed(t, members)
+	switch {
+	case reason == names.HeldRouterSelects:
+		t.WithdrawnAt = nil
+		s.to(t, v1alpha1.StateWithdrawing, reason)
+		s.wakeAt(s.now.Add(ReadInterval))
+	case reason != "":
+		t.WithdrawnAt = nil
+	case t.WithdrawnAt == nil:
+		at := s.at()
+		t.WithdrawnAt = &at
+	}
+	if t.WithdrawnAt != nil && t.WithdrawnAt.After(since) {
+		since = t.WithdrawnAt.Time
+	}
+	return since, reason
+}
+
+// marks reports whether the plan takes members out of their Services, and asks whether
+// it asks a router.
 func (s *step) marks() bool { return s.spec.Plan != PlanHold }
+func (s *step) asks() bool  { return s.spec.Plan == PlanRouter }
 
 // reachable is why a new request may still reach a target, empty where evidence from
 // after a moment says that none can; and when that was last seen to come closer. Each
@@ -117,45 +176,62 @@ func (s *step) reachable(t *v1alpha1.RetirementTarget, members []bound, after ti
 	switch s.spec.Plan {
 	case PlanConnections:
 		return s.connectedSince(t, members, after)
+	case PlanRouter:
+		reason, closer, _ = s.routed(t, members)
+		return reason, closer
 	case PlanHold:
 	}
 	return names.RetireWithdrawalUnobservable, closer
 }
 
+// answering is the member that answers for a target. Nothing can be learned from it for
+// a reason, or nobody is there to send anything to any more.
+func (s *step) answering(t *v1alpha1.RetirementTarget, members []bound) (b bound, gone bool, reason string) {
+	at := slices.IndexFunc(members, func(b bound) bool { return b.Answering })
+	if at < 0 {
+		return b, false, names.HeldAnsweringMemberUnknown
+	}
+	b = members[at]
+	switch {
+	case b.pod == nil && s.refilled(t, b):
+		return b, false, names.HeldAnsweringMemberUnknown
+	case !staying(b) || b.pod.Ended:
+		return b, true, ""
+	case b.pod.TakenOver:
+		return b, false, names.HeldCommandTakenOver
+	case b.pod.NodeUnreachable:
+		return b, false, names.HeldNodeUnreachable
+	case b.pod.ContainerID != b.ContainerID:
+		return b, false, names.HeldContainerRestarted
+	}
+	return b, false, ""
+}
+
 // connectedSince is reachable by the connections that are open inside the answering
 // member.
 func (s *step) connectedSince(t *v1alpha1.RetirementTarget, members []bound, after time.Time) (reason string, closer time.Time) {
-	at := slices.IndexFunc(members, func(b bound) bool { return b.Answering })
-	if at < 0 {
-		return names.HeldAnsweringMemberUnknown, closer
+	b, gone, reason := s.answering(t, members)
+	if gone || reason != "" {
+		return reason, closer
 	}
-	b := members[at]
-	switch {
-	case b.pod == nil && s.refilled(t, b):
-		return names.HeldAnsweringMemberUnknown, closer
-	case !staying(b) || b.pod.Ended:
-		return "", closer // there is nobody to connect to
-	case b.pod.TakenOver:
-		return names.HeldCommandTakenOver, closer
-	case b.pod.NodeUnreachable:
-		return names.HeldNodeUnreachable, closer
-	case b.pod.ContainerID != b.ContainerID:
-		return names.HeldContainerRestarted, closer
-	}
-	s.probe(b, true)
+	s.probe(t, b, true)
 	verdict := s.dropped(t, s.seen.Direct[b.UID]).Prove(after)
 	v := idleRun(s.seen.Reads[b.UID], b.ContainerID, after, b.pod.Refresh)
 	if s.record(t, v) || verdict.Missing != t.Reason {
 		t.Message = cmp.Or(verdict.Message, t.Message)
 	}
+	closer = verdict.QuietAt
+	if verdict.Pending {
+		closer = s.now
+	}
 	open := verdict.Missing == names.HeldConnectionsOpen || verdict.Missing == names.HeldConnectionsUnread
 	switch {
 	case open && v.last != nil && v.last.Verdict == ReadBusy:
-		return v.reason, verdict.QuietAt // whose connections they are
+		return v.reason, closer // whose connections they are
 	case verdict.Missing == names.HeldConnectionsUnread && v.last != nil && v.last.Verdict == ReadFailed:
-		return v.reason, verdict.QuietAt // why it could not be read says more than that it was not
+		return v.reason, closer // why it could not be read says more than that it was not
 	}
-	return verdict.Missing, verdict.QuietAt
+	return verdict.Missing, closer
 }
 
 // dropped notes when a target has left its Services, so that another process need

@@ -19,12 +19,16 @@ type world struct {
 	tick   int
 	// spec is what people ask for, status what the retirer wrote, and version how
 	// often.
-	spec                            Spec
-	orphan, foreground, namespace   bool
-	status                          Status
-	version                         int
-	pods                            []*pod
-	workloads                       []*workload
+	spec                          Spec
+	orphan, foreground, namespace bool
+	status                        Status
+	version                       int
+	pods                          []*pod
+	workloads                     []*workload
+	routers                       []*process
+	// routed is whether clients come through routers, if there is one at the moment, and
+	// ignores whether these do not ask for the mark.
+	routed, ignores                 bool
 	made                            int
 	released                        bool
 	apiAway, marksRefused           int // until when the API server refuses writes, or those of marks
@@ -69,6 +73,7 @@ type pod struct {
 type connection struct {
 	busyUntil, closesAt int
 	peer                bool
+	by                  string // the process of a router that sent it
 }
 
 func (w *world) chance(one int) bool { return w.random.IntN(one) == 0 }
@@ -115,6 +120,7 @@ func newWorld(seed uint64) *world {
 	}
 	w.spec.Wanted = map[string]int32{"a": int32(1 + w.random.IntN(3)), "b": int32(w.random.IntN(3))}
 	w.unqueued = w.chance(4)
+	w.route()
 	w.fill(1)
 	w.kueue()
 	return w
@@ -211,6 +217,7 @@ func (w *world) pass() {
 	}
 	clear(w.pods[len(kept):])
 	w.pods = kept
+	w.dispatch()
 	w.fill(10)
 	w.kueue()
 }
@@ -260,7 +267,7 @@ func (w *world) live(p *pod) bool {
 // node sends to what the EndpointSlices had 4 s ago, at the latest. An engine loads
 // its model for longer than the API server needs to learn that it runs.
 func (w *world) clients(p *pod) {
-	reachable := p.run > 0 && !p.leaving() && w.tick >= p.since+5 && w.tick < p.droppedAt+4
+	reachable := !w.routed && p.run > 0 && !p.leaving() && w.tick >= p.since+5 && w.tick < p.droppedAt+4
 	if reachable && !w.quiet && w.chance(w.traffic) {
 		length := 8
 		if w.chance(5) {

@@ -161,6 +161,7 @@ func (r *Reconciler) ask(s *seen, a retire.Probe) {
 	if a.Clients {
 		q.target.Ports = ports(pod)
 		q.clients = s.clientsOf(pod)
+		q.droppedAt = a.DroppedAt
 	}
 	r.reads.ask(q)
 }

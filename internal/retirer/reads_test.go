@@ -136,7 +136,7 @@ func TestOneMemberIsReadOnceAtATimeAndNotSoonerThanItsInterval(t *testing.T) {
 			b.read("a")
 		}
 		require.Len(t, b.engines.started["a"], 1, "from start to start")
-		clock.RealClock{}.Sleep(1500 * time.Millisecond)
+		clock.RealClock{}.Sleep(retire.ReadInterval - 500*time.Millisecond)
 		synctest.Wait()
 		require.Len(t, b.engines.started["a"], 2)
 		assert.Equal(t, retire.ReadInterval, b.engines.started["a"][1].Sub(start))
@@ -340,6 +340,9 @@ func TestAMemberIsDroppedWhenNoServiceHasItAnyMore(t *testing.T) {
 		assert.Equal(t, at, dropped)
 		_, again := look()
 		assert.Equal(t, at, again, "since the first look without it")
+		assert.Len(t, b.engines.started["a"], 1, "none but that of which nothing was known: an exec would count for nothing")
+		look()
+		assert.Len(t, b.engines.started["a"], 2, "5 s after it left")
 
 		l.fail = fmt.Errorf("away")
 		_, unknown := look()
@@ -352,5 +355,18 @@ func TestAMemberIsDroppedWhenNoServiceHasItAnyMore(t *testing.T) {
 		l.fail, l.slices = nil, append(l.slices, slice("chat", ofPod("a")))
 		_, dropped = look()
 		assert.Zero(t, dropped)
+	})
+}
+
+// A process that comes later need not wait anew for what another one has seen.
+func TestAMemberThatLeftLongAgoIsReadAtOnce(t *testing.T) {
+	inBubble(t, atOnce, func(t *testing.T, b *bench) {
+		b.clients = newClients(&listed{})
+		b.ask(request{
+			of: chat, target: probe.Target{UID: "a"}, clients: &clientsOf{namespace: "serving", uid: "a"},
+			droppedAt: clock.RealClock{}.Now().Add(-5 * time.Second),
+		})
+		synctest.Wait()
+		assert.Len(t, b.engines.started["a"], 1)
 	})
 }

@@ -125,7 +125,7 @@ var causes = map[v1alpha1.RetirementCause]string{
 // quiet are reasons that are no news: the protocol goes its way.
 var quiet = []string{
 	"", names.HeldNotReadYet, names.HeldProvingIdle, names.HeldConnectionsUnread, names.HeldEndpointsRemain, names.RetireIdle,
-	names.RetireMemberReplaced,
+	names.RetireMemberReplaced, names.HeldRouterNotAsked, names.HeldRouterHolds, names.HeldRecentDispatches,
 }
 
 // change is what happened to a target that is still listed; without a reason it is
@@ -177,7 +177,8 @@ func change(replica string, before, now *v1alpha1.RetirementTarget) news {
 // failing are reasons to hold that somebody should look at.
 var failing = []string{
 	names.HeldReadFailed, names.HeldExecForbidden, names.HeldReadTimedOut, names.HeldReadIncomplete, names.ReadGaugesMissing, names.ReadNotMetrics,
-	names.ReadInvalidValue, names.ReadTooLarge, names.HeldAnsweringMemberUnknown, names.HeldNodeUnreachable, names.RetireMarkLost,
+	names.ReadInvalidValue, names.ReadTooLarge, names.HeldAnsweringMemberUnknown, names.HeldNodeUnreachable, names.RetireMarkLost, names.HeldRouterNotFound,
+	names.HeldRouterUnread,
 }
 
 // goneBy is the end of a replica, by our delete or somebody else's.

@@ -226,7 +226,7 @@ func TestEveryReasonHasALine(t *testing.T) {
 			names.HeldConnectionsOpen, names.HeldServingRequests, names.HeldContainerRestarted, names.HeldCommandTakenOver, names.HeldPrefillDecode,
 			names.HeldNoGaugeList, names.RetireNeverStarted, names.RetireNotRunning, names.RetireOrphaned, names.RetireNamespaceTerminating,
 			names.RetireWithdrawalUnobservable, names.RetireNotMarked, names.RetireNotProvenAgain, names.RetireSettlingOverran, names.RetireCancelled,
-			names.RetireStateUnknown,
+			names.RetireStateUnknown, names.HeldRouterSelects, names.HeldRouterReturns, names.HeldRouterBypassed,
 		}), reason)
 		assert.True(t, known, "is %s something to warn of?", reason)
 	}

@@ -39,8 +39,8 @@ type Family interface {
 	// unknown in it, and Why says why. The client bounds each request; a body is at most
 	// 1 MiB.
 	Look(ctx context.Context, client *http.Client, p Process, backends []Backend) []withdraw.Sighting
-	// Told is whether processes like this one have to be told to leave a replica alone,
-	// each once and before the replica is marked. The others follow its labels.
+	// Told is withdraw.Process.Told of a process: whether it has to be told to leave a
+	// replica alone, and before that is marked.
 	Told(p Process) bool
 	// Withdraw tells a process to choose the replica no more. It returns when that was
 	// accepted, which is not when it has come true.

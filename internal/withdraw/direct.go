@@ -30,6 +30,9 @@ type Verdict struct {
 	// was out of its Services for long enough; zero before. The proof comes closer as
 	// long as that goes on.
 	QuietAt time.Time
+	// Pending is whether it lacks nothing but looks that were not made yet: how long that
+	// takes says nothing of the replica.
+	Pending bool
 	// Missing is what the proof lacks, one of names.Held*; empty when proven. Message
 	// is what was seen of it.
 	Missing, Message string
@@ -58,21 +61,33 @@ type Direct struct {
 	Samples []Sample
 }
 
+// Counts reports whether a look at the connections that is made at a moment can count:
+// what is connected before can be sent there by a node that does not know better.
+func (d Direct) Counts(at time.Time) bool {
+	return !d.DroppedAt.IsZero() && !at.Before(d.DroppedAt.Add(endpointDelay))
+}
+
 // Prove says whether the member is out of reach: no EndpointSlice has it since it
 // was marked, and from a while after that no connection was open in any read.
 func (d Direct) Prove(marked time.Time) Verdict {
 	if d.DroppedAt.IsZero() {
-		return Verdict{Missing: names.HeldEndpointsRemain, Message: list("still behind the Service ", d.In)}
+		return Verdict{
+			Missing: names.HeldEndpointsRemain, Message: list("still behind the Service ", d.In),
+			Pending: len(d.In) == 0 && len(d.Samples) == 0,
+		}
 	}
 	dropped := d.DroppedAt
 	if dropped.Before(marked) {
 		dropped = marked
 	}
-	v := Verdict{Missing: names.HeldConnectionsUnread, QuietAt: d.quietAt(dropped.Add(endpointDelay))}
+	from := dropped.Add(endpointDelay)
+	v := Verdict{Missing: names.HeldConnectionsUnread, QuietAt: d.quietAt(from)}
+	newest := len(d.Samples) - 1
+	v.Pending = newest < 0 || d.Samples[newest].SentAt.Before(from) || d.Samples[newest].SentAt.Equal(v.QuietAt)
 	var first, last Sample
 	reads := 0
 	for _, s := range slices.Backward(d.Samples) {
-		if s.SentAt.Before(dropped.Add(endpointDelay)) {
+		if s.SentAt.Before(from) {
 			break
 		}
 		if s.Known && s.Established > 0 {
@@ -91,7 +106,7 @@ func (d Direct) Prove(marked time.Time) Verdict {
 		reads++
 	}
 	if reads >= quietReads && last.SentAt.Sub(first.SentAt) >= quiet {
-		v.Proven, v.At, v.Missing = true, last.SentAt, ""
+		v.Proven, v.At, v.Missing, v.Pending = true, last.SentAt, "", false
 	}
 	return v
 }

@@ -111,28 +111,42 @@ func TestProve(t *testing.T) {
 	}
 }
 
-// A proof comes closer with every look in which nobody was connected.
-func TestQuietAt(t *testing.T) {
+// A proof comes closer with every look in which nobody was connected, and what it lacks
+// may be nothing but looks.
+func TestHowFarAProofIs(t *testing.T) {
 	for sentence, c := range map[string]struct {
-		samples []Sample
+		direct  Direct
 		quiet   float64
+		pending bool
 	}{
-		"nothing was read":                            {},
-		"it left too short a while ago":               {samples: []Sample{sample(5.999)}},
-		"somebody is connected":                       {samples: []Sample{open(8, "10.0.0.1")}},
-		"the last look counts":                        {samples: []Sample{sample(6), sample(8)}, quiet: 8},
-		"a failed look takes nothing away":            {samples: []Sample{sample(6), unknown(8)}, quiet: 6},
-		"nor does somebody who is back on an old one": {samples: []Sample{sample(6), open(8, "10.0.0.1")}, quiet: 6},
+		"nobody has looked at all":                    {direct: Direct{}, pending: true},
+		"a Service has it":                            {direct: Direct{In: []string{"chat"}}},
+		"nobody knows which Services have it":         {direct: Direct{Samples: []Sample{unknown(6)}}},
+		"it has left, and nobody has looked since":    {direct: Direct{DroppedAt: at(1)}, pending: true},
+		"it left too short a while before the look":   {direct: Direct{DroppedAt: at(1), Samples: []Sample{sample(5.999)}}, pending: true},
+		"somebody is connected":                       {direct: Direct{DroppedAt: at(1), Samples: []Sample{open(8, "10.0.0.1")}}},
+		"the last look counts":                        {direct: Direct{DroppedAt: at(1), Samples: []Sample{sample(6), sample(8)}}, quiet: 8, pending: true},
+		"a failed look takes nothing away":            {direct: Direct{DroppedAt: at(1), Samples: []Sample{sample(6), unknown(8)}}, quiet: 6},
+		"nor does somebody who is back on an old one": {direct: Direct{DroppedAt: at(1), Samples: []Sample{sample(6), open(8, "10.0.0.1")}}, quiet: 6},
+		"it is proven":                                {direct: Direct{DroppedAt: at(1), Samples: []Sample{sample(6), sample(12)}}, quiet: 12},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			want := time.Time{}
 			if c.quiet > 0 {
 				want = at(c.quiet)
 			}
-			assert.Equal(t, want, Direct{DroppedAt: at(1), Samples: c.samples}.Prove(at(0)).QuietAt)
-			assert.Zero(t, Direct{Samples: c.samples}.Prove(at(0)).QuietAt, "it has not left")
+			v := c.direct.Prove(at(0))
+			assert.Equal(t, want, v.QuietAt)
+			assert.Equal(t, c.pending, v.Pending)
 		})
 	}
+}
+
+// A read before a node can know better counts for nothing.
+func TestWhenALookCounts(t *testing.T) {
+	assert.False(t, Direct{}.Counts(at(60)))
+	assert.False(t, Direct{DroppedAt: at(1)}.Counts(at(5.999)))
+	assert.True(t, Direct{DroppedAt: at(1)}.Counts(at(6)))
 }
 
 func addresses(prefix string, n int) (all []string) {

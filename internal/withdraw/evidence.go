@@ -25,17 +25,21 @@ type Process struct {
 	Run string
 	// StartedAt is when the run began; zero where that is not known.
 	StartedAt time.Time
+	// Told is whether it has to be told to leave a replica alone, and told again that it
+	// need not. Others follow the replica's labels.
+	Told bool
 }
 
 // Fleet is every process that can send requests to a replica, as it was listed.
 type Fleet struct {
-	// ListedAt is when the list was asked for; zero where it could not be read.
+	// ListedAt is when the list was asked for; zero where it could not be read, or was not
+	// yet.
 	ListedAt time.Time
 	// Processes are all that have not exited: also those that terminate, are not Ready,
 	// or are of an older ReplicaSet.
 	Processes []Process
 	// Bypassed is whether anything else may choose the replica, as a gateway does that
-	// need not ask its router; By says what.
+	// need not ask its router. By says what, or why all this is not known.
 	Bypassed Tri
 	By       string
 }
@@ -92,8 +96,10 @@ type Counter struct {
 // Sighting is what one process of a router said of a replica at a moment.
 type Sighting struct {
 	SentAt, ReceivedAt time.Time
-	// Run is that of the process that answered.
+	// Run is that of the process that was asked. Answered is whether it said anything: a
+	// question without an answer says nothing, and takes nothing back.
 	Run        string
+	Answered   bool
 	Membership Membership
 	// InFlight are the requests bound to the replica, Whole all of the process, and
 	// Dispatches how often the replica was chosen.

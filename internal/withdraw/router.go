@@ -44,8 +44,10 @@ type Testimony struct {
 func (r *Routed) Prove(marked, now time.Time) (Verdict, []Testimony) {
 	fleet := &r.Fleet
 	switch {
+	case fleet.ListedAt.IsZero() && fleet.By == "":
+		return Verdict{Missing: names.HeldRouterNotAsked}, nil
 	case fleet.ListedAt.IsZero() || now.Sub(fleet.ListedAt) > evidenceAge || fleet.ListedAt.Before(marked):
-		return Verdict{Missing: names.HeldRouterUnread, Message: "the Pods of the router are not known"}, nil
+		return Verdict{Missing: names.HeldRouterUnread, Message: cmp.Or(fleet.By, "its Pods were not listed for a while")}, nil
 	case len(fleet.Processes) == 0:
 		return Verdict{Missing: names.HeldRouterNotFound}, nil
 	}
@@ -66,7 +68,7 @@ func (r *Routed) Prove(marked, now time.Time) (Verdict, []Testimony) {
 // request. The proof comes closer while none of them can choose it.
 func conclude(all []Testimony) (v Verdict) {
 	order := []string{
-		names.HeldRouterSelects, names.HeldRouterUnread, names.HeldRouterReturns,
+		names.HeldRouterSelects, names.HeldRouterUnread, names.HeldRouterNotAsked, names.HeldRouterReturns,
 		names.HeldRecentDispatches, names.HeldRouterHolds,
 	}
 	worst := -1
@@ -84,7 +86,8 @@ func conclude(all []Testimony) (v Verdict) {
 			closer = t.AskedAt
 		}
 	}
-	if !slices.ContainsFunc(all, func(t Testimony) bool { return t.OutSince.IsZero() }) {
+	// What would come back by itself is no nearer to a proof, however long it is out.
+	if !slices.ContainsFunc(all, func(t Testimony) bool { return t.OutSince.IsZero() || t.Missing == names.HeldRouterReturns }) {
 		v.QuietAt = closer
 	}
 	if v.Missing != "" {
@@ -98,17 +101,23 @@ func (r *Routed) testimony(p Process, marked, now time.Time) Testimony {
 	t := Testimony{Process: p}
 	said := r.said(p, marked)
 	if len(said) == 0 {
-		t.Missing = names.HeldRouterUnread
-		if all := r.Sightings[p.UID]; len(all) > 0 {
-			t.Message = all[len(all)-1].Why
+		t.Missing = names.HeldRouterNotAsked
+		if p.Run == "" {
+			t.Missing, t.Message = names.HeldRouterUnread, "its runs cannot be told from each other"
 		}
 		return t
+	}
+	// One answer that does not come takes nothing back: what cannot come back by itself
+	// has not. Only an old word is none.
+	unknown := said[len(said)-1]
+	for len(said) > 1 && !said[len(said)-1].Answered {
+		said = said[:len(said)-1]
 	}
 	last := &said[len(said)-1]
 	t.AskedAt, t.Dispatches = last.SentAt, lately(said)
 	switch {
 	case now.Sub(last.SentAt) > evidenceAge, last.Membership == MembershipUnknown:
-		t.Missing, t.Message = names.HeldRouterUnread, last.Why
+		t.Missing, t.Message = names.HeldRouterUnread, unknown.Why
 		return t
 	case last.Membership == Selectable:
 		t.Missing, t.Message = names.HeldRouterSelects, dispatched(t.Dispatches)
@@ -139,6 +148,16 @@ func (r *Routed) said(p Process, marked time.Time) []Sighting {
 	return all[from:]
 }
 
+// Last is what the present run of a process said last, at or after a moment; nil where
+// it has said nothing since.
+func (r *Routed) Last(p Process, since time.Time) *Sighting {
+	all := r.run(p)
+	if len(all) == 0 || all[len(all)-1].SentAt.Before(since) {
+		return nil
+	}
+	return &all[len(all)-1]
+}
+
 // run is what the present run of a process has said: a counter of another one says
 // nothing, and nor does what it could choose.
 func (r *Routed) run(p Process) []Sighting {
@@ -151,15 +170,22 @@ func (r *Routed) run(p Process) []Sighting {
 }
 
 // trailing is the end of what a process said in which it could never choose the
-// replica, and has not. Where it was dispatched to again, what was said before is void:
-// the process did not know, or did not tell.
-func trailing(said []Sighting) []Sighting {
+// replica, and has not, without answers that did not come. Where it was dispatched to
+// again, what was said before is void: the process did not know, or did not tell.
+func trailing(said []Sighting) (out []Sighting) {
 	last := &said[len(said)-1]
-	from := len(said)
-	for from > 0 && said[from-1].out() && sameDispatches(&said[from-1], last) {
-		from--
+	for i := len(said) - 1; i >= 0; i-- {
+		switch s := &said[i]; {
+		case !s.Answered:
+		case s.out() && sameDispatches(s, last):
+			out = append(out, *s)
+		default:
+			slices.Reverse(out)
+			return out
+		}
 	}
-	return said[from:]
+	slices.Reverse(out)
+	return out
 }
 
 func sameDispatches(a, b *Sighting) bool {

@@ -32,7 +32,7 @@ func (r *Routed) says(process string, sightings ...Sighting) *Routed {
 
 // seen is what a process says that can hold nothing for long and chooses within 2 s.
 func seen(sent float64, m Membership, changes ...func(*Sighting)) Sighting {
-	s := Sighting{SentAt: at(sent), ReceivedAt: at(sent + 0.1), Run: "1", Membership: m, Window: 2 * time.Second, Holds: No, Returns: No}
+	s := Sighting{SentAt: at(sent), ReceivedAt: at(sent + 0.1), Run: "1", Answered: true, Membership: m, Window: 2 * time.Second, Holds: No, Returns: No}
 	for _, change := range changes {
 		change(&s)
 	}
@@ -262,7 +262,7 @@ func TestCounterExamples(t *testing.T) {
 			router("r").says("r", seen(1, Absent, holds, picks(3)), seen(59, Absent, holds, picks(3))), names.HeldRouterHolds,
 		},
 		"4: two of three processes were asked, and the third terminates": {
-			router("a", "b", "c").says("a", seen(50, Absent), seen(59, Absent)).says("b", seen(50, Absent), seen(59, Absent)), names.HeldRouterUnread,
+			router("a", "b", "c").says("a", seen(50, Absent), seen(59, Absent)).says("b", seen(50, Absent), seen(59, Absent)), names.HeldRouterNotAsked,
 		},
 		"5: the gateway chooses by itself when the router does not answer": {
 			func() *Routed {
@@ -295,10 +295,15 @@ func TestCounterExamples(t *testing.T) {
 			router("r").says("r", seen(50, Absent, holds, count(0, survives, func(c *Count) { c.UniqueIDs = Unknown })),
 				seen(59, Absent, holds, count(0, survives, func(c *Count) { c.UniqueIDs = Unknown }))), names.HeldRouterHolds,
 		},
+		"it has answered nothing for a while": {
+			router("r").says("r", seen(45, Absent), seen(49, Absent), Sighting{SentAt: at(53), Run: "1", Why: "no answer in 2 s"}, Sighting{SentAt: at(57), Run: "1"}), names.HeldRouterUnread,
+		},
 		"a request was sent to it a moment ago": {
 			router("r").says("r", seen(55, Absent, holds, picks(7)), seen(59, Absent, holds, picks(8))), names.HeldRecentDispatches,
 		},
 		"the router's Pods are not found": {router(), names.HeldRouterNotFound},
+		"nobody has looked for them":      {&Routed{}, names.HeldRouterNotAsked},
+		"they could not be listed":        {&Routed{Fleet: Fleet{By: "forbidden"}}, names.HeldRouterUnread},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			v, _ := c.routed.Prove(at(0), at(60))
@@ -306,6 +311,18 @@ func TestCounterExamples(t *testing.T) {
 			assert.Equal(t, c.missing, v.Missing, v.Message)
 		})
 	}
+}
+
+// A question without an answer takes nothing back: what cannot come back by itself has
+// not.
+func TestOneAnswerThatIsMissingIsNoMatter(t *testing.T) {
+	none := Sighting{SentAt: at(58), Run: "1", Why: "no answer in 2 s"}
+	v, _ := router("r").says("r", seen(54, Absent), none, seen(59, Absent)).Prove(at(0), at(60))
+	assert.True(t, v.Proven, v.Missing)
+	v, _ = router("r").says("r", seen(54, Absent), seen(57, Absent), none).Prove(at(0), at(60))
+	assert.True(t, v.Proven, v.Missing)
+	v, _ = router("r").says("r", none).Prove(at(0), at(60))
+	assert.Equal(t, Verdict{Missing: names.HeldRouterUnread, Message: "r: no answer in 2 s"}, v)
 }
 
 // What people see of each process, and what all of them come to.

@@ -193,6 +193,8 @@ func TestKueue(t *testing.T) {
 		ctx := context.WithoutCancel(t.Context())
 		_ = c.Client.Delete(ctx, md)
 		_ = c.Client.Patch(ctx, md, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+		_, err := c.Kubectl(ctx, "delete", "workloads."+names.KueueGroup, "--all", "-n", ns, "--timeout=1m")
+		assert.NoError(t, err)
 	})
 	step := func(sentence string, do func(d *deployment)) {
 		t.Run(sentence, func(t *testing.T) { do(&deployment{t, c, d.key}) })

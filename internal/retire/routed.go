@@ -1,0 +1,179 @@
+package retire
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lastcall-dev/lastcall/api/v1alpha1"
+	"github.com/lastcall-dev/lastcall/internal/withdraw"
+)
+
+// maxRouters is how many of a router's processes a target lists.
+const maxRouters = 64
+
+// routed is reachable by what every process of the router says, and reports whether all
+// that have to be told were told and have done it, so that the members may be marked: a
+// router that follows the mark at the same time would end its own drain.
+func (s *step) routed(t *v1alpha1.RetirementTarget, members []bound) (reason string, closer time.Time, told bool) {
+	b, gone, reason := s.answering(t, members)
+	if gone || reason != "" {
+		return reason, closer, true
+	}
+	s.askRouter(b)
+	s.probe(t, b, true)
+	seen := s.seen.Routed[b.UID]
+	told = s.tell(t, b, &seen)
+	after := t.PhaseStartedAt.Time
+	if t.MarkedAt != nil {
+		after = t.MarkedAt.Time
+	}
+	verdict, all := seen.Prove(after, s.now)
+	s.testify(t, all)
+	services := s.dropped(t, s.seen.Direct[b.UID])
+	if verdict.Proven && services.DroppedAt.IsZero() {
+		verdict = services.Prove(s.now) // clients may go there without the router
+	}
+	// What drains records its reads itself.
+	news := t.State != v1alpha1.StateDraining && s.record(t, idleRun(s.seen.Reads[b.UID], b.ContainerID, after, b.pod.Refresh))
+	if news || verdict.Missing != t.Reason {
+		t.Message = cmp.Or(verdict.Message, t.Message)
+	}
+	return verdict.Missing, verdict.QuietAt, told
+}
+
+func (s *step) askRouter(b bound) {
+	ask := AskRouter{PodRef{Name: b.Name, UID: b.UID, ContainerID: b.ContainerID}}
+	if !slices.Contains(s.actions, Action(ask)) {
+		s.do(ask)
+	}
+	s.wakeAt(s.now.Add(ReadInterval))
+}
+
+// tell tells those processes to leave a target alone that have to be told and say that
+// they can choose it; never one that has not said so, because to be told twice ends the
+// drain of some. When it was told is written before it is.
+func (s *step) tell(t *v1alpha1.RetirementTarget, b bound, seen *withdraw.Routed) (told bool) {
+	after := t.PhaseStartedAt.Time
+	if t.MarkedAt != nil {
+		after = t.MarkedAt.Time
+	}
+	told = !seen.Fleet.ListedAt.IsZero()
+	for _, p := range seen.Fleet.Processes {
+		if !p.Told {
+			continue
+		}
+		last := seen.Last(p, after)
+		told = told && last != nil && last.Membership == withdraw.Absent
+		listed := s.router(t, p)
+		at := s.at()
+		switch {
+		case last == nil || listed == nil:
+		case last.Membership != withdraw.Selectable:
+			if listed.ToldAt == nil { // by the operation before, or by somebody
+				listed.ToldAt = &at
+			}
+		case listed.ToldAt == nil || !last.SentAt.Before(listed.ToldAt.Add(TellInterval)):
+			listed.ToldAt = &at
+			if t.MarkedAt == nil {
+				t.MarkedAt = &at
+			}
+			s.do(WithdrawFromRouter{Process: p, Pod: PodRef{Name: b.Name, UID: b.UID}})
+		}
+	}
+	return told
+}
+
+// router is what a target lists of a process, from now on if nothing was; nil where
+// there are too many.
+func (s *step) router(t *v1alpha1.RetirementTarget, p withdraw.Process) *v1alpha1.RetirementRouter {
+	at := slices.IndexFunc(t.Routers, func(r v1alpha1.RetirementRouter) bool { return r.UID == p.UID })
+	if at < 0 {
+		if len(t.Routers) >= maxRouters {
+			return nil
+		}
+		at = len(t.Routers)
+		t.Routers = append(t.Routers, v1alpha1.RetirementRouter{Pod: p.Pod, UID: p.UID})
+	}
+	return &t.Routers[at]
+}
+
+// testify writes down what each process contributes, where that is another thing than
+// before or a while ago, and leaves out those that are gone.
+func (s *step) testify(t *v1alpha1.RetirementTarget, all []withdraw.Testimony) {
+	if len(all) == 0 {
+		return
+	}
+	there := map[types.UID]bool{}
+	dispatches, known := int64(0), false
+	for i := range all {
+		said := &all[i]
+		there[said.Process.UID] = true
+		dispatches, known = dispatches+said.Dispatches, known || !said.AskedAt.IsZero()
+		listed := s.router(t, said.Process)
+		if listed == nil {
+			continue
+		}
+		asked := !said.AskedAt.IsZero()
+		again := asked && (listed.AskedAt == nil || said.AskedAt.Sub(listed.AskedAt.Time) >= RecordInterval)
+		if listed.Missing == said.Missing && !again {
+			continue
+		}
+		listed.Missing, listed.Message = said.Missing, said.Message
+		if asked {
+			at := metav1.NewMicroTime(said.AskedAt)
+			listed.AskedAt = &at
+		}
+	}
+	t.Routers = slices.DeleteFunc(t.Routers, func(r v1alpha1.RetirementRouter) bool { return !there[r.UID] })
+	if known && (t.RecentDispatches == nil || (*t.RecentDispatches > 0) != (dispatches > 0)) {
+		t.RecentDispatches = &dispatches
+	}
+}
+
+// restore has the router choose a target again that is kept, and reports whether every
+// process does that had to be told, as it says itself. It is tried for the time of
+// withdrawal: a router that does not take a replica back must hold nothing else.
+func (s *step) restore(t *v1alpha1.RetirementTarget) bool {
+	if !s.asks() || t.State != v1alpha1.StateAborted || !s.now.Before(t.PhaseStartedAt.Add(s.spec.Budgets.Withdraw)) {
+		return true
+	}
+	if !slices.ContainsFunc(t.Routers, func(r v1alpha1.RetirementRouter) bool { return r.ToldAt != nil }) {
+		return true
+	}
+	members := s.bound(t)
+	at := slices.IndexFunc(members, func(b bound) bool { return b.Answering && staying(b) })
+	if at < 0 {
+		return true
+	}
+	b := members[at]
+	s.askRouter(b)
+	seen := s.seen.Routed[b.UID]
+	restored := !seen.Fleet.ListedAt.IsZero()
+	for _, p := range seen.Fleet.Processes {
+		if !p.Told {
+			continue
+		}
+		last := seen.Last(p, t.PhaseStartedAt.Time)
+		restored = restored && last != nil && last.Membership == withdraw.Selectable
+		if last != nil && last.Membership == withdraw.Absent {
+			s.do(RestoreToRouter{Process: p, Pod: PodRef{Name: b.Name, UID: b.UID}})
+		}
+	}
+	return restored
+}
+
+// restoreAll does so for every target that is kept. Those that are restored list their
+// router no more.
+func (s *step) restoreAll() {
+	for i := range s.targets() {
+		if t := &s.operation.Targets[i]; t.State == v1alpha1.StateAborted && len(t.Routers) > 0 && s.restore(t) {
+			for n := range t.Routers {
+				t.Routers[n].ToldAt = nil
+			}
+		}
+	}
+}

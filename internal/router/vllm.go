@@ -1,0 +1,103 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/lastcall-dev/lastcall/internal/withdraw"
+)
+
+// vllmWindow is the 2 s that choosing takes at most, and the 10 s of a connect.
+const vllmWindow = 12 * time.Second
+
+// vllmDispatches counts when a worker is chosen, whatever the policy.
+const vllmDispatches = "vllm_router_processed_requests_total"
+
+// vllm is vllm-project/router. It ignores what becomes of a Pod's labels and readiness:
+// only its API takes a worker out. Its load gauges are never looked at: most policies do
+// not count, every tenth health check sets them to 0, and a removal freezes them.
+type vllm struct{ clock clock.PassiveClock }
+
+func (vllm) Told(Process) bool { return true }
+
+func (f vllm) Look(ctx context.Context, client *http.Client, p Process, backends []Backend) []withdraw.Sighting {
+	a := startedWith(p)
+	v := call(ctx, client, f.clock, p, metricsOf(p, a, "127.0.0.1"), vllmDispatches)
+	c := v.choices(vllmDispatches)
+	all := make([]withdraw.Sighting, len(backends))
+	for i := range backends {
+		all[i] = vllmSighting(&v, &c, a, &backends[i])
+	}
+	return all
+}
+
+func vllmSighting(v *visit, c *chosen, a args, b *Backend) withdraw.Sighting {
+	s := withdraw.Sighting{SentAt: v.sentAt, ReceivedAt: v.receivedAt, Run: v.run, Answered: answered(v.rosterErr)}
+	if v.rosterErr != nil {
+		s.Why = v.rosterErr.Error()
+		return s
+	}
+	var why reasons
+	own, unsure := v.roster.find(b)
+	switch {
+	case a.has("vllm-discovery-address"):
+		why.add("its workers register themselves (--vllm-discovery-address), and no list says which of those it chooses from")
+	case len(own) > 0:
+		s.Membership = withdraw.Selectable
+	case unsure != "":
+		why.add(unsure)
+	case !a.known:
+		why.add("its command line is not known, so its workers may register themselves")
+	default:
+		s.Membership = withdraw.Absent
+	}
+	s.Returns = why.of(comesBack(a, b))
+	s.Window, s.Holds = vllmWindow, pairs(a, v.roster)
+	atSelection := withdraw.Unknown
+	switch s.Holds {
+	case withdraw.Yes:
+		why.add("it holds a request for a decode worker while another prefills, and counts that nowhere")
+	case withdraw.Unknown:
+		why.add("its command line is not known, so it may hold requests while others prefill")
+	case withdraw.No:
+		atSelection = withdraw.Yes
+	}
+	why.add("its load gauges do not count what is in flight")
+	var uncounted string
+	s.Dispatches, uncounted = c.of(b, own, atSelection)
+	why.add(uncounted)
+	s.Why = why.String()
+	return s
+}
+
+// Withdraw removes every entry of the replica, and the one it would have if the list
+// has not shown it. The router answers 200 or 404 where there is nothing to remove.
+func (vllm) Withdraw(ctx context.Context, client *http.Client, p Process, b Backend) error {
+	all, err := workers(ctx, client, p)
+	if err != nil {
+		return err
+	}
+	own, _ := all.find(&b)
+	targets := urls(own)
+	if len(own) == 0 {
+		at, err := newURL(&b)
+		if err != nil {
+			return err
+		}
+		targets = []string{at}
+	}
+	var failed []error
+	for _, at := range targets {
+		failed = append(failed, tell(ctx, client, http.MethodDelete, p.URL, "/workers/"+url.PathEscape(at), nil, http.StatusNotFound))
+	}
+	return errors.Join(failed...)
+}
+
+func (vllm) Restore(ctx context.Context, client *http.Client, p Process, b Backend) error {
+	return register(ctx, client, p, b)
+}
