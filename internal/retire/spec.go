@@ -222,11 +222,12 @@ type (
 	// AskRouter asks every process of the router about a member.
 	AskRouter struct{ Pod PodRef }
 	// WithdrawFromRouter tells one run of one process of the router to leave a member
-	// alone, and RestoreToRouter that it need not any more.
+	// alone.
 	WithdrawFromRouter struct {
 		Process withdraw.Process
 		Pod     PodRef
 	}
+	// RestoreToRouter tells it that it need not any more.
 	RestoreToRouter struct {
 		Process withdraw.Process
 		Pod     PodRef

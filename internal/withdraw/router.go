@@ -160,13 +160,13 @@ func (r *Routed) Last(p Process, since time.Time) *Sighting {
 
 // run is what the present run of a process has said: a counter of another one says
 // nothing, and nor does what it could choose.
-func (r *Routed) run(p Process) []Sighting {
-	all := r.Sightings[p.UID]
-	from := len(all)
-	for from > 0 && p.Run != "" && all[from-1].Run == p.Run {
-		from--
+func (r *Routed) run(p Process) (all []Sighting) {
+	for _, s := range r.Sightings[p.UID] {
+		if p.Run != "" && s.Run == p.Run {
+			all = append(all, s)
+		}
 	}
-	return all[from:]
+	return all
 }
 
 // trailing is the end of what a process said in which it could never choose the
