@@ -177,7 +177,7 @@ func (e *picker) dispatches(b *Backend) (withdraw.Counter, string) {
 	t := e.picks.of(b)
 	switch {
 	case !e.picking:
-		return withdraw.Counter{}, "its metrics have no " + llmdPicks[0]
+		return withdraw.Counter{}, "its metrics have no " + llmdPicks[0] + " that names endpoints"
 	case b.Labels[llmdRole] == "prefill":
 		return withdraw.Counter{}, "it does not count how often it chooses a replica to prefill"
 	case t.broken:

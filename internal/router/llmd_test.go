@@ -108,8 +108,14 @@ func TestLLMDRouterSays(t *testing.T) {
 		"a Pod of this name in another namespace": {imageV10, "", func(s *stage) {
 			s.metrics = strings.ReplaceAll(s.metrics, `"team-a"`, `"team-b"`)
 		}, nil, with(never, uncounted(noCount))},
-		"its series have no namespace":     {imageV10, "", func(s *stage) { s.metrics = strings.ReplaceAll(s.metrics, `namespace="team-a",`, "") }, nil, listed},
-		"it has never chosen the replica":  {imageV10, "", func(s *stage) { s.metrics = without(s.metrics, `attempts_total{endpoint_name="qwen-server-1"`) }, nil, with(func(w *want) { w.dispatches = ptr(0.0) })},
+		"its series have no namespace":    {imageV10, "", func(s *stage) { s.metrics = strings.ReplaceAll(s.metrics, `namespace="team-a",`, "") }, nil, listed},
+		"it has never chosen the replica": {imageV10, "", func(s *stage) { s.metrics = without(s.metrics, `attempts_total{endpoint_name="qwen-server-1"`) }, nil, with(func(w *want) { w.dispatches = ptr(0.0) })},
+		"it names Pods and not endpoints": {imageV10, "", func(s *stage) {
+			s.metrics = strings.ReplaceAll(s.metrics, `attempts_total{endpoint_name=`, `attempts_total{pod_name=`)
+		}, nil, listed},
+		"it does not say whom it has chosen": {imageV10, "", func(s *stage) {
+			s.metrics = strings.ReplaceAll(s.metrics, `attempts_total{endpoint_name=`, `attempts_total{elsewhere=`)
+		}, nil, with(picks(nil, "that names endpoints"))},
 		"it has never chosen anybody":      {imageV10, "", lines("attempts_total{"), nil, with(picks(nil, "no llm_d_epp_scheduler_attempts_total"))},
 		"it has chosen it less than never": {imageV10, "", func(s *stage) { s.metrics = strings.ReplaceAll(s.metrics, "} 7\n", "} NaN\n") }, nil, with(picks(nil, "no whole number"))},
 		"the mark is not on the Pod, which is out all the same": {imageV10, "", outOfPool, labelled(names.LabelServing, names.Serving), with(absent, func(w *want) {

@@ -1,7 +1,9 @@
 package router
 
 import (
+	"cmp"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/lastcall-dev/lastcall/internal/withdraw"
@@ -18,7 +20,7 @@ type picker struct {
 	// pools are its endpoints, in each generation of names that it has.
 	pools           []pool
 	inflight, picks endpointTallies
-	// picking is whether it counts picks at all.
+	// picking is whether it counts what it picks, by endpoint.
 	picking bool
 	whole   withdraw.Count
 }
@@ -40,7 +42,7 @@ func newPicker(p Process, pg page) *picker {
 		exact:    ok && v == version{0, 10, 0} && strings.HasPrefix(imageName(p.Image), "llm-d-router"),
 		inflight: tallies(pg[llmdInFlight]),
 		picks:    tallies(pg.first(llmdPicks...)),
-		picking:  len(pg.first(llmdPicks...)) > 0,
+		picking:  slices.ContainsFunc(pg.first(llmdPicks...), func(s sample) bool { return pickedEndpoint(&s) != "" }),
 		whole:    wholeOf(pg[llmdRunning]),
 	}
 	e.fallbacks = fallbacks(e.args)
@@ -105,7 +107,7 @@ type endpointTallies map[[2]string]tally
 func tallies(all []sample) endpointTallies {
 	by := make(endpointTallies)
 	for i := range all {
-		for _, pod := range podsOf(all[i].label("endpoint_name")) {
+		for _, pod := range podsOf(pickedEndpoint(&all[i])) {
 			key := [2]string{pod, all[i].label("namespace")}
 			t := by[key]
 			t.add(all[i].value)
@@ -114,6 +116,9 @@ func tallies(all []sample) endpointTallies {
 	}
 	return by
 }
+
+// pickedEndpoint is the endpoint that a series is of; pickers before 0.10 name its Pod.
+func pickedEndpoint(s *sample) string { return cmp.Or(s.label("endpoint_name"), s.label("pod_name")) }
 
 func (by endpointTallies) of(b *Backend) tally {
 	t := by[[2]string{b.Name, ""}]
