@@ -65,6 +65,10 @@ func (f *findings) add(errs ...*field.Error) {
 	}
 }
 
+// outOfReachSeconds is what the proof takes at the least that no client reaches a
+// replica: 5 s after it left its Services, nobody connected for 6 s, and the mark.
+const outOfReachSeconds = 12
+
 func (f *findings) warn(path *field.Path, sentence string) {
 	f.warnings = append(f.warnings, path.String()+": "+sentence)
 }
@@ -167,6 +171,9 @@ func (f *findings) budgets(spec *v1alpha1.ModelDeploymentSpec, path *field.Path)
 	}
 	if b.TotalSeconds != nil {
 		f.add(within(total, *b.TotalSeconds, minBudgetSeconds, maxBudgetSeconds, " seconds"))
+		if least := outOfReachSeconds + int32(render.Engine(spec).Refresh.Seconds()); *b.TotalSeconds <= least {
+			f.warn(total, fmt.Sprintf("%d is too short for any proof: to show that no client reaches a replica and that its engine is idle takes %d s at the least; set at least %d, and more for long generations", *b.TotalSeconds, least, 2*least))
+		}
 	}
 	if b.DrainSeconds != nil && b.TotalSeconds != nil && *b.DrainSeconds > *b.TotalSeconds {
 		f.add(field.Invalid(total, *b.TotalSeconds, totalMessage))

@@ -322,6 +322,14 @@ func TestModelDeploymentWarnings(t *testing.T) {
 			},
 			[]string{"spec.retirement.drainSeconds: 30 is too short to prove a replica idle: the gauges of SGLang can lag by 31 s; set at least 62, and more for long generations"},
 		},
+		"a whole retirement shorter than any proof": {
+			func(md *v1alpha1.ModelDeployment, _ *v1alpha1.Role) { md.Spec.Retirement.TotalSeconds = new(int32(18)) },
+			[]string{"spec.retirement.totalSeconds: 18 is too short for any proof: to show that no client reaches a replica and that its engine is idle takes 18 s at the least; set at least 36, and more for long generations"},
+		},
+		"a whole retirement that a proof fits into": {
+			func(md *v1alpha1.ModelDeployment, _ *v1alpha1.Role) { md.Spec.Retirement.TotalSeconds = new(int32(19)) },
+			nil,
+		},
 		"extraArgs of a take-over role": {
 			func(_ *v1alpha1.ModelDeployment, r *v1alpha1.Role) {
 				r.Command, r.ExtraArgs, r.Port = []string{"/serve"}, []string{"--port=1"}, new(int32(8000))
