@@ -145,10 +145,14 @@ func TestSplitRolesAndAProxy(t *testing.T) {
 		require.Contains(t, pod.Annotations[names.AnnotationStatus], fmt.Sprintf(`"metricsURL":"http://127.0.0.1:%d/metrics"`, port))
 		require.Contains(t, pod.Annotations[names.AnnotationStatus], names.OutcomeInjected)
 	}
-	for _, r := range stream(t, c, md.Namespace, md.Name)() {
-		require.Equal(t, load.Completed, r.Outcome, r.Error)
-		require.Equal(t, "qwen-decode-0", r.ServedBy, "a client is not sent to a replica that prefills")
-	}
+	require.NoError(t, until(t.Context(), "clients to be answered", func() (bool, error) {
+		records := stream(t, c, md.Namespace, md.Name)()
+		for _, r := range records {
+			require.Equal(t, load.Completed, r.Outcome, r.Error)
+			require.Equal(t, "qwen-decode-0", r.ServedBy, "a client is not sent to a replica that prefills")
+		}
+		return len(records) > 0, nil
+	}))
 	_, ending, err := c.Delete(t.Context(), d.pod("qwen-decode-0"))
 	require.NoError(t, err)
 	require.EqualValues(t, 0, exitCode(ending.Pod, names.MainContainer), "45 s are enough to leave cleanly")

@@ -232,7 +232,7 @@ func TestBusyReplicaIsGivenUp(t *testing.T) {
 	d := observed(t, c, server(2))
 	d.engine(t, "qwen-server-1").fault(t, `{"metrics": "busy"}`)
 	d.edit(t, func(s *v1alpha1.ModelDeploymentSpec) {
-		s.Retirement = v1alpha1.RetirementBudgets{DrainSeconds: new(int32(15)), TotalSeconds: new(int32(60))}
+		s.Retirement = v1alpha1.RetirementBudgets{DrainSeconds: new(int32(40)), TotalSeconds: new(int32(90))}
 	})
 	d.scale(t, 1)
 	d.target(t, "server", 1, v1alpha1.StateAborted, names.HeldServingRequests)
@@ -278,7 +278,7 @@ func TestScaledBackUp(t *testing.T) {
 				d.engine(t, "qwen-server-1").fault(t, `{"metrics": "busy"}`)
 			}
 			d.edit(t, func(s *v1alpha1.ModelDeploymentSpec) {
-				s.Retirement = v1alpha1.RetirementBudgets{DrainSeconds: new(int32(15)), TotalSeconds: new(int32(60))}
+				s.Retirement = v1alpha1.RetirementBudgets{DrainSeconds: new(int32(30)), TotalSeconds: new(int32(90))}
 			})
 			goOn := func(context.Context) error { return nil }
 			switch state {
