@@ -27,10 +27,7 @@ func (s *step) routed(t *v1alpha1.RetirementTarget, members []bound) (reason str
 	s.probe(t, b, true)
 	seen := s.seen.Routed[b.UID]
 	told = s.tell(t, b, &seen)
-	after := t.PhaseStartedAt.Time
-	if t.MarkedAt != nil {
-		after = t.MarkedAt.Time
-	}
+	after := withdrawnFrom(t)
 	verdict, all := seen.Prove(after, s.now)
 	s.testify(t, all)
 	services := s.dropped(t, s.seen.Direct[b.UID])
@@ -45,6 +42,14 @@ func (s *step) routed(t *v1alpha1.RetirementTarget, members []bound) (reason str
 	return verdict.Missing, verdict.QuietAt, told
 }
 
+// withdrawnFrom is from when what is said of a target counts.
+func withdrawnFrom(t *v1alpha1.RetirementTarget) time.Time {
+	if t.MarkedAt != nil {
+		return t.MarkedAt.Time
+	}
+	return t.PhaseStartedAt.Time
+}
+
 func (s *step) askRouter(b bound) {
 	ask := AskRouter{PodRef{Name: b.Name, UID: b.UID, ContainerID: b.ContainerID}}
 	if !slices.Contains(s.actions, Action(ask)) {
@@ -57,10 +62,7 @@ func (s *step) askRouter(b bound) {
 // they can choose it; never one that has not said so, because to be told twice ends the
 // drain of some. When it was told is written before it is.
 func (s *step) tell(t *v1alpha1.RetirementTarget, b bound, seen *withdraw.Routed) (told bool) {
-	after := t.PhaseStartedAt.Time
-	if t.MarkedAt != nil {
-		after = t.MarkedAt.Time
-	}
+	after := withdrawnFrom(t)
 	told = !seen.Fleet.ListedAt.IsZero()
 	for _, p := range seen.Fleet.Processes {
 		if !p.Told {

@@ -212,3 +212,19 @@ func register(ctx context.Context, client *http.Client, p Process, b Backend) er
 	}
 	return tell(ctx, client, http.MethodPost, p.URL, "/workers", body, http.StatusConflict)
 }
+
+// each is a sighting of every replica, and say adds what the list of workers tells of
+// it; where there is no list, nothing is known.
+func (v *visit) each(backends []Backend, say func(b *Backend, s *withdraw.Sighting)) []withdraw.Sighting {
+	all := make([]withdraw.Sighting, len(backends))
+	for i := range backends {
+		s := &all[i]
+		s.SentAt, s.ReceivedAt, s.Run, s.Answered = v.sentAt, v.receivedAt, v.run, answered(v.rosterErr)
+		if v.rosterErr != nil {
+			s.Why = v.rosterErr.Error()
+			continue
+		}
+		say(&backends[i], s)
+	}
+	return all
+}

@@ -48,19 +48,10 @@ func (f sglang) Look(ctx context.Context, client *http.Client, p Process, backen
 		g = g.answering(v.roster)
 	}
 	c := v.choices(sglangDispatches...)
-	all := make([]withdraw.Sighting, len(backends))
-	for i := range backends {
-		all[i] = sglangSighting(&v, &c, g, &backends[i])
-	}
-	return all
+	return v.each(backends, func(b *Backend, s *withdraw.Sighting) { sglangSighting(&v, &c, g, b, s) })
 }
 
-func sglangSighting(v *visit, c *chosen, g gateway, b *Backend) withdraw.Sighting {
-	s := withdraw.Sighting{SentAt: v.sentAt, ReceivedAt: v.receivedAt, Run: v.run, Answered: answered(v.rosterErr)}
-	if v.rosterErr != nil {
-		s.Why = v.rosterErr.Error()
-		return s
-	}
+func sglangSighting(v *visit, c *chosen, g gateway, b *Backend, s *withdraw.Sighting) {
 	var why reasons
 	own, unsure := v.roster.find(b)
 	leaving := g.base == smg && len(own) > 0 && !slices.ContainsFunc(own, func(w *worker) bool { return w.status != draining })
@@ -88,7 +79,6 @@ func sglangSighting(v *visit, c *chosen, g gateway, b *Backend) withdraw.Sightin
 	s.Dispatches, uncounted = c.of(b, own, withdraw.Unknown)
 	why.add(uncounted)
 	s.Why = why.String()
-	return s
 }
 
 // Withdraw asks for the removal of each entry of the replica, once: a worker that

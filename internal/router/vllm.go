@@ -29,19 +29,10 @@ func (f vllm) Look(ctx context.Context, client *http.Client, p Process, backends
 	a := startedWith(p)
 	v := call(ctx, client, f.clock, p, metricsOf(p, a, "127.0.0.1"), vllmDispatches)
 	c := v.choices(vllmDispatches)
-	all := make([]withdraw.Sighting, len(backends))
-	for i := range backends {
-		all[i] = vllmSighting(&v, &c, a, &backends[i])
-	}
-	return all
+	return v.each(backends, func(b *Backend, s *withdraw.Sighting) { vllmSighting(&v, &c, a, b, s) })
 }
 
-func vllmSighting(v *visit, c *chosen, a args, b *Backend) withdraw.Sighting {
-	s := withdraw.Sighting{SentAt: v.sentAt, ReceivedAt: v.receivedAt, Run: v.run, Answered: answered(v.rosterErr)}
-	if v.rosterErr != nil {
-		s.Why = v.rosterErr.Error()
-		return s
-	}
+func vllmSighting(v *visit, c *chosen, a args, b *Backend, s *withdraw.Sighting) {
 	var why reasons
 	own, unsure := v.roster.find(b)
 	switch {
@@ -72,7 +63,6 @@ func vllmSighting(v *visit, c *chosen, a args, b *Backend) withdraw.Sighting {
 	s.Dispatches, uncounted = c.of(b, own, atSelection)
 	why.add(uncounted)
 	s.Why = why.String()
-	return s
 }
 
 // Withdraw removes every entry of the replica, and the one it would have if the list
