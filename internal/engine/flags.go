@@ -32,7 +32,7 @@ func newFlags(words []string) flags {
 // value is the last value of --name; false where the flag is not there.
 func (f flags) value(name string) (string, bool) {
 	for i := len(f.words) - 1; i >= 0; i-- {
-		flag, value, inline := cutFlag(f.words[i])
+		flag, value, inline := CutFlag(f.words[i])
 		switch {
 		case flag != name:
 		case inline:
@@ -54,7 +54,7 @@ func (f flags) has(name string) bool {
 // on reports whether the switch --name is set and no later --no-name unsets it.
 func (f flags) on(name string) bool {
 	for _, word := range slices.Backward(f.words) {
-		switch flag, _, _ := cutFlag(word); flag {
+		switch flag, _, _ := CutFlag(word); flag {
 		case name:
 			return true
 		case "no-" + name:
@@ -64,9 +64,10 @@ func (f flags) on(name string) bool {
 	return false
 }
 
-// cutFlag returns a flag's name without dashes before it; empty where word is
-// no flag.
-func cutFlag(word string) (name, value string, inline bool) {
+// CutFlag takes a word of a command line apart: the flag's name without dashes before
+// it and with dashes in it, empty where word is no flag, and the value where it is in the
+// same word.
+func CutFlag(word string) (name, value string, inline bool) {
 	long, isFlag := strings.CutPrefix(word, "--")
 	if !isFlag {
 		return "", "", false

@@ -16,7 +16,7 @@ func PortFlag(args []string, env map[string]string) (int32, bool) {
 // part of it. The environment holds literal values, as Container.Env does.
 func HasFlag(args []string, env map[string]string, name string) bool {
 	for _, word := range expandAll(args, env) {
-		flag, _, _ := cutFlag(word)
+		flag, _, _ := CutFlag(word)
 		if whole, _, _ := strings.Cut(flag, "."); whole == name {
 			return true
 		}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/lastcall-dev/lastcall/internal/engine"
 )
 
 // args are what a process was told by its command line.
@@ -29,21 +31,10 @@ func newArgs(argv []string) args {
 	return args{words: argv, known: known}
 }
 
-// flag takes a word apart; name is empty where it is none. Both - and _ are written in
-// names.
-func flag(word string) (name, value string, inline bool) {
-	long, is := strings.CutPrefix(word, "--")
-	if !is {
-		return "", "", false
-	}
-	name, value, inline = strings.Cut(long, "=")
-	return strings.ReplaceAll(name, "_", "-"), value, inline
-}
-
 // has reports whether a flag is there, with or without a value.
 func (a args) has(names ...string) bool {
 	return slices.ContainsFunc(a.words, func(word string) bool {
-		name, _, _ := flag(word)
+		name, _, _ := engine.CutFlag(word)
 		return name != "" && slices.Contains(names, name)
 	})
 }
@@ -62,7 +53,7 @@ func (a args) value(name string) string {
 func (a args) lists(name string) [][]string {
 	var all [][]string
 	for i, word := range a.words {
-		found, value, inline := flag(word)
+		found, value, inline := engine.CutFlag(word)
 		if found != name {
 			continue
 		}
