@@ -17,8 +17,11 @@ import (
 	"github.com/lastcall-dev/lastcall/test/refusal"
 )
 
-// heldIn has the API server refuse the write that ends a state which passes in a
-// moment, until goOn is called.
+// momentary are the states that pass in a moment, each by one kind of write.
+var momentary = []v1alpha1.RetirementState{v1alpha1.StateAdmitted, v1alpha1.StateDisqualified, v1alpha1.StateDeleting}
+
+// heldIn has the API server refuse the write that ends a momentary state, until goOn is
+// called.
 func (d *deployment) heldIn(t *testing.T, state v1alpha1.RetirementState) (goOn func(context.Context) error) {
 	t.Helper()
 	c := d.cluster.Client

@@ -56,7 +56,7 @@ func TestRetirerIsKilledInEveryState(t *testing.T) {
 	d := observed(t, c, server(2))
 	before := d.uids(t)
 	held := map[v1alpha1.RetirementState]func(context.Context) error{}
-	for _, state := range []v1alpha1.RetirementState{v1alpha1.StateAdmitted, v1alpha1.StateDisqualified, v1alpha1.StateDeleting} {
+	for _, state := range momentary {
 		held[state] = d.heldIn(t, state)
 	}
 	d.scale(t, 1)
