@@ -144,8 +144,7 @@ type RetirementTarget struct {
 	// +optional
 	DroppedAt *metav1.MicroTime `json:"droppedAt,omitempty"`
 
-	// markedAt is when its withdrawal began: when the first process of its router was
-	// told, or else when all its Pods were marked.
+	// markedAt is when all its Pods were seen to be marked.
 	// +optional
 	MarkedAt *metav1.MicroTime `json:"markedAt,omitempty"`
 

@@ -31,6 +31,7 @@ var planted = map[string]uint64{
 	"takes an unread connection for none":    2000,
 	"deletes a Workload by name":             12000,
 	"forgets a process of the router":        4000,
+	"counts from when a process was told":    12000,
 	"takes silence for absence":              4000,
 	"believes that nothing comes back":       4000,
 	"does not wait for what a router holds":  4000,
@@ -134,6 +135,15 @@ func (h *host) spoil(r *round, operation *v1alpha1.RetirementStatus) {
 		for i := range operation.Targets {
 			if t := &operation.Targets[i]; len(t.Members) > 1 {
 				t.Members = t.Members[:1]
+			}
+		}
+	case "counts from when a process was told": // who starts after that can choose what is not marked yet
+		for i := range operation.Targets {
+			t := &operation.Targets[i]
+			for _, p := range t.Routers {
+				if p.ToldAt != nil && (t.MarkedAt == nil || p.ToldAt.Before(t.MarkedAt)) {
+					t.MarkedAt = p.ToldAt
+				}
 			}
 		}
 	case "gives up after the decision":

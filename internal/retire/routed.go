@@ -42,7 +42,8 @@ func (s *step) routed(t *v1alpha1.RetirementTarget, members []bound) (reason str
 	return verdict.Missing, verdict.QuietAt, told
 }
 
-// withdrawnFrom is from when what is said of a target counts.
+// withdrawnFrom is from when what is said of a target counts. Before it is marked that
+// is no part of a proof: a process that starts until then learns of it as of any other.
 func withdrawnFrom(t *v1alpha1.RetirementTarget) time.Time {
 	if t.MarkedAt != nil {
 		return t.MarkedAt.Time
@@ -80,9 +81,6 @@ func (s *step) tell(t *v1alpha1.RetirementTarget, b bound, seen *withdraw.Routed
 			}
 		case listed.ToldAt == nil || !last.SentAt.Before(listed.ToldAt.Add(TellInterval)):
 			listed.ToldAt = &at
-			if t.MarkedAt == nil {
-				t.MarkedAt = &at
-			}
 			s.do(WithdrawFromRouter{Process: p, Pod: PodRef{Name: b.Name, UID: b.UID}})
 		}
 	}
@@ -101,6 +99,17 @@ func (s *step) router(t *v1alpha1.RetirementTarget, p withdraw.Process) *v1alpha
 		t.Routers = append(t.Routers, v1alpha1.RetirementRouter{Pod: p.Pod, UID: p.UID})
 	}
 	return &t.Routers[at]
+}
+
+// toldOf are the processes that were told to leave a target alone, and not that they
+// need not any more.
+func toldOf(t *v1alpha1.RetirementTarget) (told []v1alpha1.RetirementRouter) {
+	for _, r := range t.Routers {
+		if r.ToldAt != nil {
+			told = append(told, v1alpha1.RetirementRouter{Pod: r.Pod, UID: r.UID, ToldAt: r.ToldAt})
+		}
+	}
+	return told
 }
 
 // testify writes down what each process contributes, where that is another thing than
@@ -143,7 +152,7 @@ func (s *step) restore(t *v1alpha1.RetirementTarget) bool {
 	if !s.asks() || t.State != v1alpha1.StateAborted || !s.now.Before(t.PhaseStartedAt.Add(s.spec.Budgets.Withdraw)) {
 		return true
 	}
-	if !slices.ContainsFunc(t.Routers, func(r v1alpha1.RetirementRouter) bool { return r.ToldAt != nil }) {
+	if len(toldOf(t)) == 0 {
 		return true
 	}
 	members := s.bound(t)

@@ -47,6 +47,9 @@ type step struct {
 	// fresh are the targets that were admitted in this round: nothing is done for
 	// them before that is persisted.
 	fresh map[key]bool
+	// told are the processes that were told to leave a member alone, and not yet that
+	// they need not, of targets that are off the list and may be on it again.
+	told map[types.UID][]v1alpha1.RetirementRouter
 }
 
 // key is a slot.
@@ -158,8 +161,16 @@ func (s *step) takeOver() {
 func (s *step) forget(which func(t *v1alpha1.RetirementTarget) bool) {
 	kept := s.operation.Targets[:0]
 	for i := range s.operation.Targets {
-		if t := &s.operation.Targets[i]; !which(t) {
+		t := &s.operation.Targets[i]
+		if !which(t) {
 			kept = append(kept, *t)
+			continue
+		}
+		if told := toldOf(t); len(told) > 0 && len(t.Members) > 0 {
+			if s.told == nil {
+				s.told = map[types.UID][]v1alpha1.RetirementRouter{}
+			}
+			s.told[t.Members[0].UID] = told
 		}
 	}
 	s.operation.Targets = kept
@@ -292,6 +303,7 @@ func (s *step) admit(r *Replica) v1alpha1.RetirementTarget {
 		m := &r.Members[i]
 		t.Members = append(t.Members, v1alpha1.RetirementMember{Name: m.Name, UID: m.UID, ContainerID: m.ContainerID, Answering: i == answering})
 	}
+	t.Routers = s.told[t.Members[0].UID] // or nobody would tell them that it is kept in the end
 	return t
 }
 
@@ -371,6 +383,5 @@ func (s *step) unmark() {
 // serves reports whether no mark is left on a target, and no process that was told to
 // leave it alone.
 func (s *step) serves(t *v1alpha1.RetirementTarget) bool {
-	told := slices.ContainsFunc(t.Routers, func(r v1alpha1.RetirementRouter) bool { return r.ToldAt != nil })
-	return !told && !slices.ContainsFunc(s.bound(t), func(b bound) bool { return b.pod != nil && b.pod.Withdrawn && !b.pod.leaving() })
+	return len(toldOf(t)) == 0 && !slices.ContainsFunc(s.bound(t), func(b bound) bool { return b.pod != nil && b.pod.Withdrawn && !b.pod.leaving() })
 }

@@ -46,7 +46,9 @@ func (r *Routed) Prove(marked, now time.Time) (Verdict, []Testimony) {
 	switch {
 	case fleet.ListedAt.IsZero() && fleet.By == "":
 		return Verdict{Missing: names.HeldRouterNotAsked}, nil
-	case fleet.ListedAt.IsZero() || now.Sub(fleet.ListedAt) > evidenceAge || fleet.ListedAt.Before(marked):
+	case fleet.ListedAt.Before(marked) && now.Sub(fleet.ListedAt) <= evidenceAge:
+		return Verdict{Missing: names.HeldRouterNotAsked}, nil
+	case fleet.ListedAt.IsZero() || now.Sub(fleet.ListedAt) > evidenceAge:
 		return Verdict{Missing: names.HeldRouterUnread, Message: cmp.Or(fleet.By, "its Pods were not listed for a while")}, nil
 	case len(fleet.Processes) == 0:
 		return Verdict{Missing: names.HeldRouterNotFound}, nil
