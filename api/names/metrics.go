@@ -29,6 +29,12 @@ const (
 	// MetricMemberReads counts reads of engines from inside, by the label verdict:
 	// Idle, Busy, or why the read proves nothing.
 	MetricMemberReads = "lastcall_member_reads_total"
+	// MetricRouterQuestions counts how often processes of routers were asked about
+	// replicas, by the labels router and answered, true or false.
+	MetricRouterQuestions = "lastcall_router_questions_total"
+	// MetricRouterCommands counts commands to processes of routers, withdraw and
+	// restore, by the labels router, command and taken, true or false.
+	MetricRouterCommands = "lastcall_router_commands_total"
 	// MetricReplicasHeld is how many replicas wait now, by the label reason.
 	MetricReplicasHeld = "lastcall_replicas_held"
 	// MetricLongestHold is for how many seconds the replica that has waited longest

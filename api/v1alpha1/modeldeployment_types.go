@@ -148,11 +148,13 @@ type Router struct {
 	// podSelector selects the router's Pods. Every Pod it selects is asked, so it
 	// must select those of this router and no others.
 	// +required
+	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)",reason=FieldValueRequired,message="without labels it would select every Pod of the namespace, and each would have to answer as a router"
 	PodSelector metav1.LabelSelector `json:"podSelector"`
 
 	// namespace is where the router's Pods are. Unset: the deployment's own.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be the name of a namespace: lower-case letters, digits and dashes, with a letter or digit at each end"
 	Namespace string `json:"namespace,omitempty"`
 
 	// port is where each of the router's Pods answers, 1 to 65535: the metrics port
@@ -161,6 +163,42 @@ type Router struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port"`
+
+	// metricsPort is where each of the router's Pods serves /metrics, 1 to 65535. Unset:
+	// at port for llm-d-router, and for the others where their command line says. It is
+	// asked over HTTP and without a token, unless it is port.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	MetricsPort *int32 `json:"metricsPort,omitempty"`
+
+	// tls has the router's Pods asked over HTTPS. Unset: over HTTP.
+	// +optional
+	TLS *RouterTLS `json:"tls,omitempty"`
+
+	// secretName is a Secret beside the deployment for asking the router: its token is
+	// sent as a bearer token, and its ca.crt is what the router's certificate is checked
+	// against. Either may be missing. The retirer may read no Secrets: bind a Role that
+	// lets it get this one. Unset: no token, and the system's certificates.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a Secret: lower-case letters, digits, dashes and dots, with a letter or digit at each end of every part"
+	SecretName string `json:"secretName,omitempty"`
+}
+
+// RouterTLS says how a router's certificate is checked.
+type RouterTLS struct {
+	// serverName is the name that the certificate must have. Unset: the address of the
+	// Pod that is asked.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == '' || isIP(self) || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be a DNS name in lower case, such as router.team-a.svc, or an IP address, without scheme and port: the name that the router's certificate has"
+	ServerName string `json:"serverName,omitempty"`
+
+	// insecureSkipVerify takes any certificate: whoever can answer in the router's place
+	// can then say that a replica is out of reach.
+	// +optional
+	InsecureSkipVerify bool `json:"insecureSkipVerify,omitempty"`
 }
 
 // DirectWithdrawal is what proves that no client reaches a replica through the

@@ -1,6 +1,9 @@
 package engine
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // PortFlag is the port that args tell the engine to serve on: the last --port.
 // It is false where there is none, and where its value is not known at admission.
@@ -23,6 +26,10 @@ func HasFlag(args []string, env map[string]string, name string) bool {
 	}
 	return false
 }
+
+// CommandLine is the command and the args of a container, as the kubelet expands them.
+// What is not known stays as it is.
+func (c *Container) CommandLine() []string { return expandAll(slices.Concat(c.Command, c.Args), c.Env) }
 
 func expandAll(args []string, env map[string]string) []string {
 	known := newEnvironment(env)

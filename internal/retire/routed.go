@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
 	"github.com/lastcall-dev/lastcall/internal/withdraw"
 )
@@ -177,11 +178,39 @@ func (s *step) restore(t *v1alpha1.RetirementTarget) bool {
 	return restored
 }
 
+// observe writes down what the router says of a replica that is refused because it
+// prefills or decodes for others. Nothing is decided by that: people see what a proof
+// could be made of.
+func (s *step) observe(t *v1alpha1.RetirementTarget) {
+	if !s.asks() || t.Reason != names.HeldPrefillDecode || !s.now.Before(t.PhaseStartedAt.Add(s.spec.Budgets.Withdraw)) {
+		return
+	}
+	members := s.bound(t)
+	at := slices.IndexFunc(members, func(b bound) bool { return b.Answering && staying(b) })
+	if at < 0 {
+		return
+	}
+	s.askRouter(members[at])
+	seen := s.seen.Routed[members[at].UID]
+	_, all := seen.Prove(t.PhaseStartedAt.Time, s.now)
+	for i := range all {
+		if last := seen.Last(all[i].Process, t.PhaseStartedAt.Time); last != nil {
+			all[i].Message = last.String()
+		}
+	}
+	s.testify(t, all)
+}
+
 // restoreAll does so for every target that is kept. Those that are restored list their
 // router no more.
 func (s *step) restoreAll() {
 	for i := range s.targets() {
-		if t := &s.operation.Targets[i]; t.State == v1alpha1.StateAborted && len(t.Routers) > 0 && s.restore(t) {
+		t := &s.operation.Targets[i]
+		if t.State != v1alpha1.StateAborted {
+			continue
+		}
+		s.observe(t)
+		if len(t.Routers) > 0 && s.restore(t) {
 			for n := range t.Routers {
 				t.Routers[n].ToldAt = nil
 			}

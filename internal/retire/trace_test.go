@@ -289,5 +289,10 @@ func (s *story) people() string {
 			text += fmt.Sprintf("  %s: %d\n", state, n)
 		}
 	}
+	for _, t := range r.Targets {
+		for _, p := range t.Routers {
+			text += fmt.Sprintf("  %s of %s-%d: %s %s\n", p.Pod, t.Role, t.Ordinal, p.Missing, p.Message)
+		}
+	}
 	return text
 }

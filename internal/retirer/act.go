@@ -24,6 +24,7 @@ import (
 	"github.com/lastcall-dev/lastcall/internal/probe"
 	"github.com/lastcall-dev/lastcall/internal/report"
 	"github.com/lastcall-dev/lastcall/internal/retire"
+	"github.com/lastcall-dev/lastcall/internal/router"
 )
 
 // act carries actions out, each of them whatever became of the others, and returns
@@ -69,6 +70,12 @@ func (r *Reconciler) do(ctx context.Context, s *seen, action retire.Action) erro
 		return r.mark(ctx, s, a.Pod, names.Serving)
 	case retire.Probe:
 		r.ask(s, a)
+	case retire.AskRouter:
+		r.askRouter(s, a.Pod)
+	case retire.WithdrawFromRouter:
+		r.routers.tell(ctx, s.router, a.Process, a.Pod, true)
+	case retire.RestoreToRouter:
+		r.routers.tell(ctx, s.router, a.Process, a.Pod, false)
 	case retire.DeleteMember:
 		r.delete(ctx, s, a)
 	case retire.DeleteWorkload:
@@ -164,6 +171,25 @@ func (r *Reconciler) ask(s *seen, a retire.Probe) {
 		q.droppedAt = a.DroppedAt
 	}
 	r.reads.ask(q)
+}
+
+// askRouter asks the processes of the router about a member.
+func (r *Reconciler) askRouter(s *seen, ref retire.PodRef) {
+	pod := s.pods[ref.UID]
+	if pod == nil {
+		return
+	}
+	b := router.Backend{
+		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Labels: pod.Labels,
+		Addrs: addresses(pod.Status.PodIPs, func(ip corev1.PodIP) string { return ip.IP }),
+		Ready: slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		}),
+	}
+	if served := ports(pod); len(served) > 0 {
+		b.Port = served[0]
+	}
+	r.routers.ask(s.router, wanted{s.key(), b})
 }
 
 func (s *seen) clientsOf(pod *corev1.Pod) *clientsOf {

@@ -34,6 +34,8 @@ type seen struct {
 	observations retire.Observations
 	// pods are those of the observations, by their UID.
 	pods map[types.UID]*corev1.Pod
+	// router is the one in front of it; zero where there is none.
+	router routerRef
 }
 
 // released reports whether there is nothing left to do for an object that is being
@@ -63,8 +65,10 @@ func (r *Reconciler) gather(ctx context.Context, live bool, key types.Namespaced
 	}
 	r.gatherWorkloads(ctx, live, s)
 	o := &s.observations
-	o.Since = r.reads.since()
+	o.Since = r.since()
 	o.Reads, o.Direct, o.Refused = r.reads.of(key)
+	s.router, _ = refOf(md)
+	o.Routed = r.routers.of(key, s.router)
 	if md.DeletionTimestamp == nil {
 		return s, nil
 	}
@@ -178,7 +182,10 @@ func specOf(md *v1alpha1.ModelDeployment, budgets retire.Budgets) retire.Spec {
 const drainToTotal = 60 * time.Second
 
 func planOf(spec *v1alpha1.ModelDeploymentSpec) retire.Plan {
-	if spec.Router == nil && spec.Withdrawal.Direct == v1alpha1.DirectConnections {
+	switch {
+	case spec.Router != nil:
+		return retire.PlanRouter
+	case spec.Withdrawal.Direct == v1alpha1.DirectConnections:
 		return retire.PlanConnections
 	}
 	return retire.PlanHold

@@ -2,6 +2,7 @@ package retirer
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,6 +18,8 @@ type metrics struct {
 	retirements *prometheus.CounterVec
 	states      *prometheus.HistogramVec
 	reads       *prometheus.CounterVec
+	questions   *prometheus.CounterVec
+	commands    *prometheus.CounterVec
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
@@ -31,8 +34,14 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		reads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: names.MetricMemberReads, Help: "Reads of engines from inside, by verdict.",
 		}, []string{"verdict"}),
+		questions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: names.MetricRouterQuestions, Help: "How often processes of routers were asked about replicas, by router and whether they answered.",
+		}, []string{"router", "answered"}),
+		commands: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: names.MetricRouterCommands, Help: "How often processes of routers were told to leave a replica alone or to choose it again, by router, command and whether they took it.",
+		}, []string{"router", "command", "taken"}),
 	}
-	registry.MustRegister(m.retirements, m.states, m.reads)
+	registry.MustRegister(m.retirements, m.states, m.reads, m.questions, m.commands)
 	return m
 }
 
@@ -42,6 +51,18 @@ func (m *metrics) read(read retire.Read) {
 		verdict = read.Reason
 	}
 	m.reads.WithLabelValues(verdict).Inc()
+}
+
+func (m *metrics) question(router string, answered bool) {
+	m.questions.WithLabelValues(router, strconv.FormatBool(answered)).Inc()
+}
+
+func (m *metrics) command(router string, leave bool, err error) {
+	command := "restore"
+	if leave {
+		command = "withdraw"
+	}
+	m.commands.WithLabelValues(router, command, strconv.FormatBool(err == nil)).Inc()
 }
 
 // observe counts what a status that was just written says that the one before did

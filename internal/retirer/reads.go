@@ -30,15 +30,11 @@ type reads struct {
 	metrics *metrics
 	// wake asks for a round of a ModelDeployment.
 	wake func(types.NamespacedName)
-	// slots bounds how many reads are under way.
-	slots chan struct{}
+	// slots bound how many reads are under way.
+	slots slots
+	*lead
 
 	mu sync.Mutex
-	// leading is done when this process stops to lead; nil before it does.
-	leading context.Context
-	// ledSince is when it began to.
-	ledSince time.Time
-	running  sync.WaitGroup
 	// members are those of each ModelDeployment that are targets or were lately.
 	members map[types.NamespacedName]map[types.UID]*history
 }
@@ -64,29 +60,6 @@ const kept = 64
 // time out. What waits for its turn is not given up for that.
 const atOnce = 32
 
-// Start lets reads be made until the context ends, and waits for those under way.
-func (r *reads) Start(ctx context.Context) error {
-	r.mu.Lock()
-	r.leading, r.ledSince = ctx, r.clock.Now()
-	r.mu.Unlock()
-	<-ctx.Done()
-	r.mu.Lock() // whoever asked before the end has started its read by then
-	r.leading = nil
-	r.mu.Unlock()
-	r.running.Wait()
-	return nil
-}
-
-// since is when this process began to look. A round can come before that.
-func (r *reads) since() time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.leading == nil {
-		return r.clock.Now()
-	}
-	return r.ledSince
-}
-
 // request is one read to be made.
 type request struct {
 	of     types.NamespacedName
@@ -105,44 +78,24 @@ func (r *reads) ask(q request) {
 	defer r.mu.Unlock()
 	h := r.member(q.of, q.target.UID)
 	h.forgotten = false
-	if h.busy || r.leading == nil || r.leading.Err() != nil {
+	if h.busy {
 		return
 	}
-	h.busy = true
-	ctx, wait := r.leading, h.startedAt.Add(retire.ReadInterval).Sub(r.clock.Now())
-	r.running.Go(func() {
-		if !r.await(ctx, wait) {
+	wait := h.startedAt.Add(retire.ReadInterval).Sub(r.clock.Now())
+	h.busy = r.lead.begin(func(ctx context.Context) {
+		if !r.slots.await(ctx, r.clock, wait) {
 			return
 		}
-		defer func() { <-r.slots }()
-		if r.begin(q) {
+		defer r.slots.done()
+		if r.started(q) {
 			r.read(ctx, q)
 			r.wake(q.of)
 		}
 	})
 }
 
-// await waits for a time and then for a slot, and reports whether it has one.
-func (r *reads) await(ctx context.Context, wait time.Duration) bool {
-	if wait > 0 {
-		timer := r.clock.NewTimer(wait)
-		defer timer.Stop()
-		select {
-		case <-timer.C():
-		case <-ctx.Done():
-			return false
-		}
-	}
-	select {
-	case r.slots <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// begin notes the start of a read, unless nobody wants it any more.
-func (r *reads) begin(q request) bool {
+// started notes the start of a read, unless nobody wants it any more.
+func (r *reads) started(q request) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h := r.member(q.of, q.target.UID)

@@ -29,13 +29,11 @@ type Reconciler struct {
 	// Budgets bound each operation where its ModelDeployment does not say otherwise.
 	Budgets retire.Budgets
 
+	*lead
 	reads   *reads
+	routers *routers
 	metrics *metrics
 }
-
-// Start lets members be read until the context ends, and waits for the reads under
-// way.
-func (r *Reconciler) Start(ctx context.Context) error { return r.reads.Start(ctx) }
 
 // NeedLeaderElection keeps a replica that does not lead from reading.
 func (r *Reconciler) NeedLeaderElection() bool { return true }
@@ -47,14 +45,14 @@ const conflictDelay = time.Second
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	seen, err := r.gather(ctx, false, request.NamespacedName)
 	if apierrors.IsNotFound(err) {
-		r.reads.forget(request.NamespacedName)
+		r.forget(request.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if seen.released() {
-		r.reads.forget(request.NamespacedName)
+		r.forget(request.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	decided := seen.decide()
@@ -85,12 +83,13 @@ func (r *Reconciler) carryOut(ctx context.Context, seen *seen, decided decision)
 		}
 		r.tell(ctx, seen, decided.status)
 	}
-	r.reads.keep(seen.key(), boundBy(decided.status.Retirement))
+	r.reads.keep(seen.key(), boundBy(decided.status.Retirement, underWay))
+	r.routers.keep(seen.key(), seen.router, boundBy(decided.status.Retirement, anyTarget))
 	wake, err := r.act(ctx, seen, decided)
 	if err != nil {
 		// An operation has its times, and one thing that fails must not keep the others
 		// from them. Without one, the time to the next try grows.
-		if wake.IsZero() || !underWay(decided.status.Retirement) {
+		if wake.IsZero() || !goesOn(decided.status.Retirement) {
 			return ctrl.Result{}, err
 		}
 		log.FromContext(ctx).Error(err, "Not done, and tried again", "at", wake)
@@ -101,8 +100,14 @@ func (r *Reconciler) carryOut(ctx context.Context, seen *seen, decided decision)
 	return ctrl.Result{RequeueAfter: max(wake.Sub(r.Clock.Now()), time.Millisecond)}, nil
 }
 
-// underWay reports whether an operation has a target that is not given up.
-func underWay(operation *v1alpha1.RetirementStatus) bool {
+// forget forgets what was read of the members of a ModelDeployment.
+func (r *Reconciler) forget(key types.NamespacedName) {
+	r.reads.forget(key)
+	r.routers.keep(key, routerRef{}, nil)
+}
+
+// goesOn reports whether an operation has a target that is not given up.
+func goesOn(operation *v1alpha1.RetirementStatus) bool {
 	return operation != nil && operation.State != v1alpha1.StateAborted
 }
 
@@ -125,7 +130,7 @@ func (s *seen) decide() decision {
 func (d *decision) mattersBeyondReads() bool {
 	for _, action := range d.actions {
 		switch action.(type) {
-		case retire.Probe, retire.WakeAt:
+		case retire.Probe, retire.AskRouter, retire.WakeAt:
 		default:
 			return true
 		}

@@ -94,12 +94,15 @@ type Options struct {
 // yet, and reads nothing before Start. For cached and live see Reconciler's Client and
 // Live; wake asks for a round, and must not block.
 func New(cached client.Client, live client.Reader, recorder events.EventRecorder, c clock.WithDelayedExecution, o Options, wake func(types.NamespacedName)) *Reconciler {
-	m := newMetrics(o.Registry)
+	m, l := newMetrics(o.Registry), &lead{clock: c}
 	return &Reconciler{
-		Client: cached, Live: live, Events: recorder, Clock: c, Budgets: budgets(o.Budgets), metrics: m,
+		Client: cached, Live: live, Events: recorder, Clock: c, Budgets: budgets(o.Budgets), metrics: m, lead: l,
 		reads: &reads{
 			prober: o.Prober, clients: &clients{live: live, clock: c, listings: map[string]*listing{}}, clock: c, metrics: m, wake: wake,
-			slots: make(chan struct{}, atOnce), members: map[types.NamespacedName]map[types.UID]*history{},
+			slots: make(slots, atOnce), lead: l, members: map[types.NamespacedName]map[types.UID]*history{},
+		},
+		routers: &routers{
+			live: live, clock: c, metrics: m, wake: wake, slots: make(slots, processesAtOnce), lead: l, all: map[routerRef]*asked{},
 		},
 	}
 }

@@ -30,6 +30,7 @@ func (r *Reconciler) write(ctx context.Context, md *v1alpha1.ModelDeployment, st
 const (
 	maxMessage       = 1024
 	maxTargetMessage = 512
+	maxRouterMessage = 256
 	maxToken         = 256
 )
 
@@ -43,7 +44,11 @@ func bounded(operation *v1alpha1.RetirementStatus) *v1alpha1.RetirementStatus {
 	}
 	operation.Message = report.Cut(operation.Message, maxMessage)
 	for i := range operation.Targets {
-		operation.Targets[i].Message = report.Cut(operation.Targets[i].Message, maxTargetMessage)
+		t := &operation.Targets[i]
+		t.Message = report.Cut(t.Message, maxTargetMessage)
+		for n := range t.Routers {
+			t.Routers[n].Message = report.Cut(t.Routers[n].Message, maxRouterMessage)
+		}
 	}
 	return operation
 }

@@ -164,7 +164,8 @@ func change(replica string, before, now *v1alpha1.RetirementTarget) news {
 	case v1alpha1.StateSettling:
 		return news{}
 	}
-	if slices.Contains(quiet, now.Reason) || before.Reason == now.Reason {
+	told := now.State == v1alpha1.StateDisqualified && now.Reason == names.HeldRouterSelects // it is being told
+	if told || slices.Contains(quiet, now.Reason) || before.Reason == now.Reason {
 		return news{}
 	}
 	note := replica + " is held: " + why
@@ -215,13 +216,15 @@ func overran(replica string) news {
 	return news{warning: true, reason: names.RetireSettlingOverran, note: replica + " was deleted, and its Pods are still there although their grace period and 30 s are over: look at their node and their finalizers"}
 }
 
-func boundBy(operation *v1alpha1.RetirementStatus) map[types.UID]bool {
+// boundBy are the members of some targets.
+func boundBy(operation *v1alpha1.RetirementStatus, which func(*v1alpha1.RetirementTarget) bool) map[types.UID]bool {
 	all := map[types.UID]bool{}
 	if operation == nil {
 		return all
 	}
-	for _, t := range operation.Targets {
-		if t.State == v1alpha1.StateAborted {
+	for i := range operation.Targets {
+		t := &operation.Targets[i]
+		if !which(t) {
 			continue
 		}
 		for _, m := range t.Members {
@@ -230,6 +233,12 @@ func boundBy(operation *v1alpha1.RetirementStatus) map[types.UID]bool {
 	}
 	return all
 }
+
+func underWay(t *v1alpha1.RetirementTarget) bool { return t.State != v1alpha1.StateAborted }
+
+// anyTarget is also one that was given up: its router is told, and asked whether it
+// lists the replica again.
+func anyTarget(*v1alpha1.RetirementTarget) bool { return true }
 
 // stateTimes are for how long targets were in the states that they have left.
 func stateTimes(before, now retire.Status, at time.Time, observe func(state string, seconds float64)) {

@@ -234,6 +234,7 @@ func TestEveryReasonHasALine(t *testing.T) {
 
 func TestOnlyTargetsThatAreOnTheirWayAreRemembered(t *testing.T) {
 	status := operation(of(3, draining, ""), of(2, aborted, names.HeldReadFailed), of(1, completed, names.RetireIdle))
-	assert.Equal(t, map[types.UID]bool{"3": true, "1": true}, boundBy(status.Retirement))
-	assert.Empty(t, boundBy(nil))
+	assert.Equal(t, map[types.UID]bool{"3": true, "1": true}, boundBy(status.Retirement, underWay))
+	assert.Equal(t, map[types.UID]bool{"3": true, "2": true, "1": true}, boundBy(status.Retirement, anyTarget))
+	assert.Empty(t, boundBy(nil, underWay))
 }

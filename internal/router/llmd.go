@@ -123,6 +123,8 @@ func (e *picker) comesBack(b *Backend, m withdraw.Membership) (withdraw.Tri, str
 	switch {
 	case m != withdraw.Absent:
 		return withdraw.Unknown, ""
+	case !b.Ready: // a pool that ignores the label leaves out what is not Ready, until it is
+		return withdraw.Unknown, "the replica is not Ready, so it may be left out for that only"
 	case !marked || serving == names.Serving:
 		return withdraw.Unknown, "the label " + names.LabelServing + " does not keep the replica out, so it may only be not Ready"
 	}

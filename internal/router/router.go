@@ -28,8 +28,9 @@ type Backend struct {
 	UID             types.UID
 	Addrs           []netip.Addr
 	Port            uint16
-	// Labels are those of its Pod now.
+	// Labels are those of its Pod now, and Ready whether that is.
 	Labels map[string]string
+	Ready  bool
 }
 
 // Family is what routers of one family can be asked and told.

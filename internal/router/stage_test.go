@@ -82,7 +82,7 @@ func (s *stage) look(t *testing.T, b Backend) withdraw.Sighting {
 // replica is the one that is being retired.
 func replica(changes ...func(*Backend)) Backend {
 	b := Backend{
-		Namespace: "team-a", Name: "qwen-server-1", UID: "uid-1", Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, Port: 8000,
+		Namespace: "team-a", Name: "qwen-server-1", UID: "uid-1", Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, Port: 8000, Ready: true,
 		Labels: map[string]string{"app": "qwen", names.LabelServing: names.Withdrawn},
 	}
 	for _, change := range changes {

@@ -1,6 +1,8 @@
 package withdraw
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -28,6 +30,9 @@ type Process struct {
 	// Told is whether it has to be told to leave a replica alone, and told again that it
 	// need not. Others follow the replica's labels.
 	Told bool
+	// Refused is what it answered when it was told last and did not take that, for
+	// people.
+	Refused string
 }
 
 // Fleet is every process that can send requests to a replica, as it was listed.
@@ -123,6 +128,24 @@ type Sighting struct {
 
 // out reports whether the process cannot choose the replica.
 func (s *Sighting) out() bool { return s.Membership == Unselectable || s.Membership == Absent }
+
+// String is all that was said, for people.
+func (s *Sighting) String() string {
+	says := []string{map[Membership]string{
+		MembershipUnknown: "whether it can choose the replica is not known", Selectable: "it can choose the replica",
+		Unselectable: "it lists the replica and does not choose it", Absent: "it does not list the replica",
+	}[s.Membership]}
+	if s.InFlight.Known {
+		says = append(says, fmt.Sprintf("it counts %d requests for it", s.InFlight.Value))
+	}
+	if s.Dispatches.Known {
+		says = append(says, fmt.Sprintf("it has chosen it %.0f times", s.Dispatches.Value))
+	}
+	if s.Why != "" {
+		says = append(says, s.Why)
+	}
+	return strings.Join(says, "; ")
+}
 
 // Prefills are the workers that could hand a request on to the replica, where prefill
 // and decode are apart and follow each other.

@@ -122,7 +122,7 @@ func (r *Routed) testimony(p Process, marked, now time.Time) Testimony {
 		t.Missing, t.Message = names.HeldRouterUnread, unknown.Why
 		return t
 	case last.Membership == Selectable:
-		t.Missing, t.Message = names.HeldRouterSelects, dispatched(t.Dispatches)
+		t.Missing, t.Message = names.HeldRouterSelects, cmp.Or(p.Refused, dispatched(t.Dispatches))
 		return t
 	}
 	out := trailing(said)

@@ -118,7 +118,7 @@ func (s *scene) open() {
 func (s *scene) backend(i int) adapters.Backend {
 	pod := s.pods[i]
 	return adapters.Backend{
-		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Addrs: []netip.Addr{netip.MustParseAddr(pod.Status.PodIP)}, Port: s.port, Labels: pod.Labels,
+		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Addrs: []netip.Addr{netip.MustParseAddr(pod.Status.PodIP)}, Port: s.port, Labels: pod.Labels, Ready: true,
 	}
 }
 
