@@ -50,15 +50,25 @@ type history struct {
 	refused         *retire.Refusal
 	// brief are the node's own connections at the last look; see clientsOf.sample.
 	brief connections
+	// unheard is closed when a round has taken up what was read last; nil once it has.
+	unheard chan struct{}
+}
+
+// hear lets the next read begin in the place of the one that was taken up.
+func (h *history) hear() {
+	if h.unheard != nil {
+		close(h.unheard)
+		h.unheard = nil
+	}
 }
 
 // kept is how many reads of a member are remembered: more than any proof needs.
 const kept = 64
 
-// atOnce is how many reads are under way at a time, unless it is said otherwise: 160 a
-// second where each takes 0.2 s, and no more than a small API server can do before they
-// time out. What waits for its turn is not given up for that.
-const atOnce = 32
+// atOnce is how many reads are under way or not taken up yet by a round. A proof is about
+// a moment that passes: where the API server or the rounds are slow, it is better not to
+// read yet than to have read long ago. What waits for its turn is not given up for that.
+const atOnce = 16
 
 // request is one read to be made.
 type request struct {
@@ -88,10 +98,26 @@ func (r *reads) ask(q request) {
 		}
 		defer r.slots.done()
 		if r.started(q) {
-			r.read(ctx, q)
+			unheard := r.read(ctx, q)
 			r.wake(q.of)
+			r.awaitHeard(ctx, unheard)
 		}
 	})
+}
+
+// awaitHeard waits until a round has taken up what was read, and not for longer than that
+// could prove anything.
+func (r *reads) awaitHeard(ctx context.Context, unheard chan struct{}) {
+	if unheard == nil {
+		return
+	}
+	timer := r.clock.NewTimer(retire.ProofAge)
+	defer timer.Stop()
+	select {
+	case <-unheard:
+	case <-timer.C():
+	case <-ctx.Done():
+	}
 }
 
 // started notes the start of a read, unless nobody wants it any more.
@@ -107,13 +133,14 @@ func (r *reads) started(q request) bool {
 	return true
 }
 
-// read makes one read and keeps what it said.
-func (r *reads) read(ctx context.Context, q request) {
+// read makes one read and keeps what it said, for a round to take up. It returns nil
+// where there is nothing to take up.
+func (r *reads) read(ctx context.Context, q request) (unheard chan struct{}) {
 	var services sightings
 	if q.clients != nil {
 		services = r.clients.look(ctx, q.clients)
 		if !r.looked(q, services) {
-			return
+			return nil
 		}
 	}
 	result := r.prober.Read(ctx, q.target)
@@ -125,17 +152,20 @@ func (r *reads) read(ctx context.Context, q request) {
 	h := r.member(q.of, q.target.UID)
 	if h.forgotten {
 		r.drop(q.of, q.target.UID)
-		return
+		return nil
 	}
 	h.busy = false
 	h.reads = latest(append(h.reads, read))
+	h.hear()
+	h.unheard = make(chan struct{})
 	if q.clients == nil {
-		return
+		return h.unheard
 	}
 	var sample withdraw.Sample
 	sample, h.brief = q.clients.sample(read, result, services.peers, h.brief)
 	sample.Known = sample.Known && services.known
 	h.direct.Samples = latest(append(h.direct.Samples, sample))
+	return h.unheard
 }
 
 // looked keeps which Services have a member, and reports whether it is time to read who
@@ -198,18 +228,22 @@ func (r *reads) member(of types.NamespacedName, uid types.UID) *history {
 
 // drop removes what is remembered of a member. It needs mu.
 func (r *reads) drop(of types.NamespacedName, uid types.UID) {
+	if h := r.members[of][uid]; h != nil {
+		h.hear()
+	}
 	delete(r.members[of], uid)
 	if len(r.members[of]) == 0 {
 		delete(r.members, of)
 	}
 }
 
-// of is what is known of the members of one ModelDeployment.
+// of is what is known of the members of one ModelDeployment, for a round.
 func (r *reads) of(key types.NamespacedName) (map[types.UID][]retire.Read, map[types.UID]withdraw.Direct, map[types.UID]retire.Refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all, direct, refused := map[types.UID][]retire.Read{}, map[types.UID]withdraw.Direct{}, map[types.UID]retire.Refusal{}
 	for uid, h := range r.members[key] {
+		h.hear()
 		all[uid], direct[uid] = h.reads, h.direct
 		if h.refused != nil {
 			refused[uid] = *h.refused

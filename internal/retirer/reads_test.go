@@ -370,3 +370,24 @@ func TestAMemberThatLeftLongAgoIsReadAtOnce(t *testing.T) {
 		assert.Len(t, b.engines.started["a"], 1)
 	})
 }
+
+// What is read while rounds come late would be too old for them.
+func TestNoReadBeginsBeforeARoundHasHeardTheOneBefore(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, b *bench) {
+		b.read("a")
+		b.read("b")
+		require.Len(t, b.engines.started["a"], 1)
+		require.Empty(t, b.engines.started["b"])
+		require.Len(t, b.heard("a"), 1)
+		synctest.Wait()
+		require.Len(t, b.engines.started["b"], 1)
+
+		b.read("c")
+		clock.RealClock{}.Sleep(retire.ProofAge)
+		synctest.Wait()
+		assert.Len(t, b.engines.started["c"], 1, "what nobody hears in time proves nothing")
+		b.forget(chat)
+		b.read("d")
+		assert.Len(t, b.engines.started["d"], 1, "and what nobody wants to hear is not waited for")
+	})
+}

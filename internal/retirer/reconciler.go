@@ -97,7 +97,12 @@ func (r *Reconciler) carryOut(ctx context.Context, seen *seen, decided decision)
 	if wake.IsZero() {
 		return ctrl.Result{}, nil
 	}
-	return ctrl.Result{RequeueAfter: max(wake.Sub(r.Clock.Now()), time.Millisecond)}, nil
+	// What was just decided is done before what was read is too old for it.
+	after, next := max(wake.Sub(r.Clock.Now()), time.Millisecond), priorityNone
+	if after == time.Millisecond {
+		next = priorityRead
+	}
+	return ctrl.Result{RequeueAfter: after, Priority: &next}, nil
 }
 
 // forget forgets what was read of the members of a ModelDeployment.

@@ -1,6 +1,7 @@
 package retirer
 
 import (
+	"context"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -150,7 +152,8 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Named("retirement").
 		For(&v1alpha1.ModelDeployment{}).
 		Owns(&corev1.Pod{}).
-		WatchesRawSource(source.Channel(rounds, &handler.TypedEnqueueRequestForObject[*v1alpha1.ModelDeployment]{})).
+		Watches(&v1alpha1.ModelDeployment{}, handler.Funcs{UpdateFunc: edited}).
+		WatchesRawSource(source.Channel(rounds, handler.TypedFuncs[*v1alpha1.ModelDeployment, reconcile.Request]{GenericFunc: read})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
 			// The replica that waits for the lease has its cache filled already.
@@ -158,4 +161,33 @@ func Register(mgr ctrl.Manager, o Options) error {
 			RateLimiter:  workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 30*time.Second),
 		}).
 		Complete(r)
+}
+
+// The priorities of rounds, where more are due than can be had.
+const (
+	priorityNone = iota
+	// priorityRead is for what was read, or asked of a router: it becomes old.
+	priorityRead
+	// priorityEdit is for what people ask for, such as that a replica stays.
+	priorityEdit
+)
+
+func read(_ context.Context, e event.TypedGenericEvent[*v1alpha1.ModelDeployment], queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	enqueue(queue, e.Object, priorityRead)
+}
+
+func edited(_ context.Context, e event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	asked := func(o client.Object) string { return o.GetAnnotations()[names.AnnotationRetryRetirement] }
+	if e.ObjectNew.GetGeneration() != e.ObjectOld.GetGeneration() || asked(e.ObjectNew) != asked(e.ObjectOld) {
+		enqueue(queue, e.ObjectNew, priorityEdit)
+	}
+}
+
+func enqueue(queue workqueue.TypedRateLimitingInterface[reconcile.Request], o client.Object, priority int) {
+	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}
+	if queue, has := queue.(priorityqueue.PriorityQueue[reconcile.Request]); has {
+		queue.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
+		return
+	}
+	queue.Add(request)
 }
