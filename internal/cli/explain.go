@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/lastcall-dev/lastcall/api/names"
 )
 
 func newExplain(s Streams) *cobra.Command {
@@ -126,6 +128,13 @@ func (t *targetReport) print(out *strings.Builder, now time.Time) {
 		if len(part.lines) > 0 {
 			fmt.Fprintf(out, "  %s:\n    %s\n", part.title, strings.Join(part.lines, "\n    "))
 		}
+	}
+	if len(t.Routers) > 0 {
+		title := "Router"
+		if t.Reason == names.HeldPrefillDecode {
+			title = "Router, as it is seen; it decides nothing for such a replica"
+		}
+		fmt.Fprintf(out, "  %s:\n    %s\n", title, strings.Join(t.routerLines(now), "\n    "))
 	}
 	if t.TimeLeft != "" {
 		fmt.Fprintf(out, "  Time left:\n    %s\n", t.TimeLeft)

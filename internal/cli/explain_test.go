@@ -133,6 +133,24 @@ func (s *told) set(state v1alpha1.RetirementState, reason string) *v1alpha1.Reti
 	return s.target(0)
 }
 
+// routed puts a router in front, and lists its processes in the only target.
+func (s *told) routed(name v1alpha1.RouterName, processes ...v1alpha1.RetirementRouter) {
+	s.md().Spec.Withdrawal.Direct = ""
+	s.md().Spec.Router = &v1alpha1.Router{Name: name, Namespace: "routing", PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "router"}}, Port: 8000}
+	s.target(0).Routers = processes
+}
+
+// process is one that was asked 2 s ago, and told so long ago if it was.
+func process(pod, missing, message string, told time.Duration) v1alpha1.RetirementRouter {
+	asked := ago(2 * time.Second)
+	p := v1alpha1.RetirementRouter{Pod: pod, UID: types.UID(pod), Missing: missing, Message: message, AskedAt: &asked}
+	if told > 0 {
+		at := ago(told)
+		p.ToldAt = &at
+	}
+	return p
+}
+
 func (s *told) text() string { return explain(atNight, s.facts).text(atNight) }
 
 func TestExplainTellsTheStory(t *testing.T) {
@@ -195,10 +213,53 @@ func TestExplainTellsTheStory(t *testing.T) {
 			s.md().Spec.Withdrawal.Direct = v1alpha1.DirectHold
 			s.set(v1alpha1.StateAborted, names.RetireWithdrawalUnobservable)
 		},
-		"was given up with a router": func(s *told) {
-			s.md().Spec.Withdrawal.Direct = ""
-			s.md().Spec.Router = &v1alpha1.Router{Name: v1alpha1.VLLMRouter, Namespace: "routing", PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "router"}}, Port: 8000}
+		"was given up before it had a router": func(s *told) {
 			s.set(v1alpha1.StateAborted, names.RetireWithdrawalUnobservable)
+			s.routed(v1alpha1.VLLMRouter)
+		},
+		"a router is told": func(s *told) {
+			s.set(v1alpha1.StateDisqualified, names.HeldRouterSelects).PhaseStartedAt = ago(5 * second)
+			s.routed(v1alpha1.VLLMRouter, process("vr-0", names.HeldRouterSelects, "POST /workers: it answers 500", 5*second), process("vr-1", "", "", 4*second))
+		},
+		"a router takes it out": func(s *told) {
+			s.set(v1alpha1.StateDisqualified, names.HeldRouterReturns).PhaseStartedAt = ago(5 * second)
+			s.routed(v1alpha1.SGLangGateway, process("smg-0", names.HeldRouterReturns, "its selector still matches the labels of the replica", 5*second))
+		},
+		"a router is asked": func(s *told) {
+			s.set(v1alpha1.StateWithdrawing, names.HeldRouterHolds).PhaseStartedAt = ago(9 * second)
+			s.routed(v1alpha1.LLMDRouter, process("epp-a", "", "", 0), process("epp-b", names.HeldRouterHolds, "2 bound to it", 0),
+				v1alpha1.RetirementRouter{Pod: "epp-c", UID: "c"}, process("epp-d", "Unheard", "", 0))
+		},
+		"a router of many processes is asked": func(s *told) {
+			s.set(v1alpha1.StateWithdrawing, names.HeldRouterUnread).PhaseStartedAt = ago(9 * second)
+			var all []v1alpha1.RetirementRouter
+			for i := range 30 {
+				missing := names.HeldRouterUnread
+				if i%2 == 0 {
+					missing = ""
+				}
+				all = append(all, process(fmt.Sprintf("gw-%02d", i), missing, "", 0))
+			}
+			s.routed(v1alpha1.SGLangGateway, all...)
+		},
+		"it was given up and its router was told": func(s *told) {
+			s.set(v1alpha1.StateAborted, names.HeldRouterUnread).PhaseStartedAt = ago(5 * second)
+			s.routed(v1alpha1.VLLMRouter, process("vr-0", names.HeldRouterUnread, "GET /workers: no answer in time", 40*second), process("vr-1", "", "", 0))
+		},
+		"it is wanted again and its router was told": func(s *told) {
+			three := int32(3)
+			s.md().Spec.Roles[0].Replicas = &three
+			s.set(v1alpha1.StateAborted, names.RetireCancelled).PhaseStartedAt = ago(5 * second)
+			s.routed(v1alpha1.VLLMRouter, process("vr-0", "", "", 40*second))
+		},
+		"it decodes and its router is seen": func(s *told) {
+			s.set(v1alpha1.StateAborted, names.HeldPrefillDecode).PhaseStartedAt = ago(5 * second)
+			s.routed(v1alpha1.LLMDRouter, process("epp-a", names.HeldRouterSelects, "it can choose the replica; it counts 3 requests for it; it has chosen it 57 times", 0))
+		},
+		"a deletion with a router": func(s *told) {
+			s.set(v1alpha1.StateWithdrawing, names.HeldRouterUnread).PhaseStartedAt = ago(9 * second)
+			s.routed(v1alpha1.LLMDRouter, process("epp-a", names.HeldRouterUnread, "it lists no endpoint at all, so it may not know its pool yet", 0))
+			s.delete(20*second, names.Finalizer)
 		},
 		"is wanted again": func(s *told) {
 			three := int32(3)
@@ -314,6 +375,9 @@ func TestEveryReasonIsExplained(t *testing.T) {
 			assert.NotEmpty(t, append(slices.Clone(m.out), do(m.wait)), "names.%s: what is the way out?", name)
 		}
 		s := newTold()
+		if ofRouter(reason) {
+			s.routed(v1alpha1.SGLangGateway)
+		}
 		if state := stateOf(reason); state != v1alpha1.StateAborted {
 			s.set(state, reason)
 			fmt.Fprintf(&held, "== %s\n%s\n", reason, s.text())
@@ -376,6 +440,25 @@ func reasonsOfTheAPI(t *testing.T) map[string]string {
 		})
 	}
 	return reasons
+}
+
+// What is to be done about a router that goes on choosing differs by its family.
+func TestEveryFamilyHasItsSelector(t *testing.T) {
+	for name, want := range map[v1alpha1.RouterName]string{
+		v1alpha1.LLMDRouter:    `select its workers with lastcall.dev/serving: "true" in spec.selector.matchLabels of its InferencePool, or --endpoint-selector=app.kubernetes.io/instance=qwen,app.kubernetes.io/component=server,lastcall.dev/serving=true`,
+		v1alpha1.VLLMRouter:    "--selector app.kubernetes.io/instance=qwen app.kubernetes.io/component=server lastcall.dev/serving=true",
+		v1alpha1.SGLangGateway: "--selector app.kubernetes.io/instance=qwen app.kubernetes.io/component=server lastcall.dev/serving=true",
+	} {
+		s := newTold()
+		s.set(v1alpha1.StateWithdrawing, names.HeldRouterReturns)
+		s.routed(name)
+		assert.Contains(t, s.text(), want, name)
+	}
+	s := newTold() // its router was dropped from the spec meanwhile
+	s.set(v1alpha1.StateWithdrawing, names.HeldRouterReturns)
+	assert.Contains(t, s.text(), `select its workers with lastcall.dev/serving: "true"`)
+	s.set(v1alpha1.StateWithdrawing, names.HeldRouterHolds)
+	assert.Contains(t, s.text(), "kubectl get pods -n NAMESPACE -l app=ROUTER -o wide")
 }
 
 // TestTheCommandsToCopyAreWhole runs what can be run of them without a cluster: ours

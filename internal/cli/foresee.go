@@ -38,6 +38,9 @@ func foresee(md *v1alpha1.ModelDeployment, role string, replicas int32) string {
 			}
 		}
 	}
+	if md.Spec.Router != nil {
+		fmt.Fprintf(&out, "Each process of %s is asked about it first. See that these are all of them and no others:\n    kubectl get pods %s\n", md.Spec.Router.Name, findRouter(md))
+	}
 	if unprovable := foreseeHeld(md, r); unprovable != "" {
 		out.WriteString("Warning: " + unprovable)
 	}
@@ -105,10 +108,7 @@ func foreseeHeld(md *v1alpha1.ModelDeployment, role *v1alpha1.Role) string {
 	switch kind := render.Kind(role); {
 	case kind != v1alpha1.Server:
 		return fmt.Sprintf("%s replicas work for others, and an idle moment of one proves nothing. ", kind) + end(names.HeldPrefillDecode, "at once") + letGoByHand(md, role)
-	case md.Spec.Router != nil:
-		return "routers are not asked in this version, so with spec.router nothing can prove that clients reach a replica no more. " +
-			end(names.RetireWithdrawalUnobservable, afterWithdraw) + "To drop spec.router and take open connections for the proof:\n    " + directConnections(md) + "\n" + letGoByHand(md, role)
-	case md.Spec.Withdrawal.Direct != v1alpha1.DirectConnections:
+	case md.Spec.Router == nil && md.Spec.Withdrawal.Direct != v1alpha1.DirectConnections:
 		return "with spec.withdrawal.direct: " + string(v1alpha1.DirectHold) + ", nothing can prove that clients reach a replica no more. " +
 			end(names.RetireWithdrawalUnobservable, afterWithdraw) + "To take open connections for the proof:\n    " + directConnections(md) + "\n"
 	case render.TakenOver(role):
@@ -117,14 +117,8 @@ func foreseeHeld(md *v1alpha1.ModelDeployment, role *v1alpha1.Role) string {
 	return ""
 }
 
-// directConnections takes a router out in the same patch: the API refuses the two
-// together.
 func directConnections(md *v1alpha1.ModelDeployment) string {
-	router := ""
-	if md.Spec.Router != nil {
-		router = `"router":null,`
-	}
-	return fmt.Sprintf(`kubectl patch modeldeployment %s -n %s --type merge -p '{"spec":{%s"withdrawal":{"direct":"%s"}}}'`, md.Name, md.Namespace, router, v1alpha1.DirectConnections)
+	return fmt.Sprintf(`kubectl patch modeldeployment %s -n %s --type merge -p '{"spec":{"withdrawal":{"direct":"%s"}}}'`, md.Name, md.Namespace, v1alpha1.DirectConnections)
 }
 
 // letGoByHand is for replicas that no proof can be of with the present spec.

@@ -19,11 +19,15 @@ func TestScaleSaysWhatWillHappen(t *testing.T) {
 		to    int32
 		given func(*v1alpha1.ModelDeployment)
 	}{
-		"down, and provable":             {1, func(*v1alpha1.ModelDeployment) {}},
-		"down, and not provable":         {1, func(md *v1alpha1.ModelDeployment) { md.Spec.Withdrawal.Direct = v1alpha1.DirectHold }},
-		"down, and not said how":         {1, func(md *v1alpha1.ModelDeployment) { md.Spec.Withdrawal.Direct = "" }},
-		"down, with a router":            {1, func(md *v1alpha1.ModelDeployment) { md.Spec.Router, md.Spec.Withdrawal.Direct = &v1alpha1.Router{}, "" }},
-		"down, with both":                {1, func(md *v1alpha1.ModelDeployment) { md.Spec.Router = &v1alpha1.Router{} }},
+		"down, and provable":          {1, func(*v1alpha1.ModelDeployment) {}},
+		"down, and not provable":      {1, func(md *v1alpha1.ModelDeployment) { md.Spec.Withdrawal.Direct = v1alpha1.DirectHold }},
+		"down, and not said how":      {1, func(md *v1alpha1.ModelDeployment) { md.Spec.Withdrawal.Direct = "" }},
+		"down, with a router":         {1, foreseenRouter},
+		"down to none, with a router": {0, foreseenRouter},
+		"down, of theirs with a router": {1, func(md *v1alpha1.ModelDeployment) {
+			foreseenRouter(md)
+			md.Spec.Roles[0].Command = []string{"sh"}
+		}},
 		"down, of a split role":          {1, func(md *v1alpha1.ModelDeployment) { md.Spec.Roles[0].Kind = v1alpha1.Prefill }},
 		"down, of a role that is theirs": {1, func(md *v1alpha1.ModelDeployment) { md.Spec.Roles[0].Command = []string{"sh"} }},
 		"down, of theirs with their budget": {1, func(md *v1alpha1.ModelDeployment) {
@@ -54,6 +58,11 @@ func TestScaleSaysWhatWillHappen(t *testing.T) {
 			golden(t, filepath.Join("foresee", name), foresee(md, "server", c.to))
 		})
 	}
+}
+
+func foreseenRouter(md *v1alpha1.ModelDeployment) {
+	md.Spec.Withdrawal.Direct = ""
+	md.Spec.Router = &v1alpha1.Router{Name: v1alpha1.LLMDRouter, PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "epp"}}}
 }
 
 func TestScaleChangesOnlyWhatWasRead(t *testing.T) {

@@ -44,6 +44,8 @@ const (
 	editDeployment = "kubectl edit modeldeployment {name} -n {namespace}"
 	readMetrics    = "kubectl get --raw /api/v1/namespaces/{namespace}/pods/{metrics} > metrics.txt"
 	judgeMetrics   = "kubectl lastcall gauges --engine {engine} -f metrics.txt"
+	routerPods     = "kubectl get pods {router} -o wide"
+	routerLogs     = "kubectl logs {router} --prefix --tail=50"
 	retirerAccount = "--as=system:serviceaccount:lastcall-system:" + names.Retirer
 )
 
@@ -52,6 +54,7 @@ var (
 	seeRetirer  = do("See whether the retirer runs, and what it says:", retirerPods, retirerLogs)
 	seeMetrics  = do("Read the page that the engine serves, and judge it as the retirer does:", readMetrics, judgeMetrics)
 	moreTime    = next("To allow longer generations, here twenty minutes; it counts from the next retirement on:", `kubectl patch modeldeployment {name} -n {namespace} --type merge -p '{"spec":{"retirement":{"drainSeconds":1200,"totalSeconds":1260}}}'`)
+	seeRouter   = do("See the Pods that are asked, all of them and no others have to be the router's:", routerPods)
 	stopTraffic = do("Take it out of what sends it requests, and let it go by hand when it is done.")
 )
 
@@ -91,7 +94,8 @@ var meanings = map[string]meaning{
 	names.HeldRouterNotFound: {
 		says:  "no Pod of its router can be found, so nothing says who could send to it",
 		needs: "a Pod that spec.router.podSelector selects",
-		out:   []advice{do("See that the selector and the namespace are those of the router:", editDeployment)},
+		out: []advice{do("See what spec.router selects, and correct its podSelector and namespace, or start the router:",
+			routerPods, editDeployment)},
 	},
 	names.HeldRouterNotAsked: {
 		says:  "its router was not asked yet",
@@ -102,32 +106,48 @@ var meanings = map[string]meaning{
 	names.HeldRouterUnread: {
 		says:  "a process of its router could not be asked, or does not say enough",
 		needs: "an answer of every process of the router",
-		out:   []advice{do("See that spec.router.port is the right one, and that a NetworkPolicy lets the retirer in:", editDeployment), seeRetirer},
+		out: []advice{
+			seeRouter,
+			do("No answer: spec.router.port is another one, or a NetworkPolicy does not let the retirer in (docs/routers.md has one that does), or it wants HTTPS, which spec.router.tls asks for:", editDeployment),
+			do("401 or 403: it wants a token. Put one into a Secret, name that in spec.router.secretName, and let the retirer get it (docs/routers.md has the three commands)."),
+			do("It lists no worker at all: that counts only for the retirer that has seen the replica on its list before. It is listed again by now, so retry."),
+		},
 	},
 	names.HeldRouterSelects: {
 		says:  "a process of its router can still choose it",
 		needs: "every process of the router to say that it cannot",
-		out:   []advice{do("The router's selector has to ask for the label " + names.LabelServing + ": \"" + names.Serving + "\" too.")},
+		out:   []advice{do("{leavesalone}", routerLogs)},
 	},
 	names.HeldRouterReturns: {
-		says:  "a process of its router cannot choose it, and would do so again by itself",
-		needs: "a router that follows the label " + names.LabelServing + " when it looks around or restarts",
-		out:   []advice{do("The router's selector has to ask for the label " + names.LabelServing + ": \"" + names.Serving + "\" too.")},
+		says:  "a process of its router cannot choose it now, and would choose it again by itself",
+		needs: "a router that leaves out what has the label " + names.LabelServing + ": \"" + names.Withdrawn + "\", also when it looks around or restarts",
+		out: []advice{
+			do("The router has to select its workers with {followslabel}. Where that is a flag, it is only seen on the command line of its container: a shell around it, a variable from elsewhere or a configuration file hides it."),
+			do("A replica that is not Ready is left out for that too, and then nothing shows that the label keeps it out: wait until it is Ready.", "kubectl get pod -n {namespace} {pod}"),
+		},
 	},
 	names.HeldRouterHolds: {
 		says:  "a process of its router may hold a request that has chosen it",
 		needs: "the time to pass in which that would be sent, or a count of 0 that can be relied on",
+		out:   []advice{do("If a process is said above to hold requests for as long as others prefill, no time is long enough. One that started after the replica was withdrawn holds nothing, so start the router anew while it is withdrawn, in a way that lets its own requests end (kubectl rollout restart of its Deployment):", routerPods)},
 		wait:  "Wait: most routers send a request within seconds or never.",
 	},
 	names.HeldRecentDispatches: {
 		says:  "a process of its router has sent it a request a moment ago",
 		needs: "no request for a while",
+		out:   []advice{do("If it does not stop, that process sends to what it does not list, and its log says more:", routerLogs)},
 		wait:  "Wait: it goes by itself when none is sent any more.",
 	},
 	names.HeldRouterBypassed: {
 		says:  "something may choose it without asking its router",
 		needs: "a router that nothing goes past",
-		out:   []advice{do("An InferencePool with failureMode FailOpen lets its gateway choose: FailClose does not.")},
+		out: []advice{
+			do("The gateway of an InferencePool with failureMode FailOpen chooses by itself when its router does not answer. Make it FailClose (in v1alpha2 it is in extensionRef), or let the replica go by hand:",
+				"kubectl get inferencepools -n {namespace} -o yaml",
+				`kubectl patch inferencepool POOL -n {namespace} --type merge -p '{"spec":{"endpointPickerRef":{"failureMode":"FailClose"}}}'`),
+			do("If the pools could not be listed, helm upgrade brings the chart's ClusterRole back:",
+				"kubectl auth can-i list inferencepools.inference.networking.k8s.io -n {namespace} "+retirerAccount),
+		},
 	},
 	names.HeldServingRequests: {
 		says:  "its engine has requests in flight",
@@ -244,7 +264,7 @@ var meanings = map[string]meaning{
 	},
 	names.RetireWithdrawalUnobservable: {
 		says:  "nothing can prove that clients reach it no more",
-		needs: "spec.withdrawal.direct: " + string(v1alpha1.DirectConnections) + ", and no spec.router: this version does not ask routers",
+		needs: "spec.withdrawal.direct: " + string(v1alpha1.DirectConnections) + ", or a spec.router that can be asked",
 		out:   []advice{next("Take it for the proof that it has left the Services and no client has a connection to it:", "{connections}")},
 	},
 	names.RetireNotMarked: {

@@ -57,6 +57,8 @@ type retiringReport struct {
 	Reason  string                   `json:"reason"`
 	// InFlight is how many requests it had at the last read; null where no read told.
 	InFlight *int64 `json:"inFlight"`
+	// Routers are the processes of the router, those first that lack something.
+	Routers []routerReport `json:"routers"`
 }
 
 func reportRetirement(md *v1alpha1.ModelDeployment) *retirementReport {
@@ -65,8 +67,9 @@ func reportRetirement(md *v1alpha1.ModelDeployment) *retirementReport {
 		return nil
 	}
 	r := &retirementReport{*operation, []retiringReport{}}
-	for _, t := range md.Status.Retirement.Targets {
-		r.Targets = append(r.Targets, retiringReport{t.Role, t.Ordinal, t.State, t.Reason, t.InFlight})
+	for i := range md.Status.Retirement.Targets {
+		t := &md.Status.Retirement.Targets[i]
+		r.Targets = append(r.Targets, retiringReport{t.Role, t.Ordinal, t.State, t.Reason, t.InFlight, reportRouters(t)})
 	}
 	return r
 }
@@ -92,6 +95,7 @@ func (r *retirementReport) print(out *strings.Builder) {
 		targets.row("    "+t.Role, fmt.Sprint(t.Ordinal), string(t.State), t.Reason, inFlight)
 	}
 	targets.print(out)
+	r.printRouters(out)
 }
 
 func (l *lastReport) print(out *strings.Builder) {

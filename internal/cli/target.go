@@ -13,7 +13,6 @@ import (
 	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
 	"github.com/lastcall-dev/lastcall/internal/render"
-	"github.com/lastcall-dev/lastcall/internal/retire"
 )
 
 // targetReport is one replica that is being taken away, or was given up.
@@ -31,6 +30,8 @@ type targetReport struct {
 	// Seen and Missing are the evidence.
 	Seen    []string `json:"seen"`
 	Missing []string `json:"missing"`
+	// Routers are the processes of the router, those first that lack something.
+	Routers []routerReport `json:"routers"`
 	// EndsAt is when its state is over at the latest; null where that has no bound.
 	EndsAt *metav1.MicroTime `json:"endsAt"`
 	// TimeLeft says that for people, and what happens then.
@@ -54,7 +55,7 @@ func (e *explainer) target(t *v1alpha1.RetirementTarget) targetReport {
 	r := targetReport{
 		Replica: replicaName(e.md, t.Role, t.Ordinal), Role: t.Role, Ordinal: t.Ordinal,
 		State: t.State, Reason: t.Reason, Since: t.PhaseStartedAt,
-		Waits: e.waits(t), Seen: e.seen(t), Missing: []string{}, WayOut: []advice{},
+		Waits: e.waits(t), Seen: e.seen(t), Missing: []string{}, Routers: reportRouters(t), WayOut: []advice{},
 	}
 	if needs := e.needs(t); needs != "" {
 		r.Missing = append(r.Missing, needs)
@@ -72,12 +73,15 @@ func (e *explainer) target(t *v1alpha1.RetirementTarget) targetReport {
 func (e *explainer) waits(t *v1alpha1.RetirementTarget) string {
 	because := ""
 	if t.Reason != "" {
-		because = ": " + meaningOf(t.Reason).says
+		because = ": " + meaningOfTarget(t).says
 	}
 	switch t.State {
 	case v1alpha1.StateAdmitted:
 		return "It waits for its turn: the retirer has taken it up and nothing was done yet" + because + "."
 	case v1alpha1.StateDisqualified:
+		if ofRouter(t.Reason) {
+			return "It waits until its router leaves it alone, before it is marked" + because + "."
+		}
 		return "It waits for the label " + names.LabelServing + ": \"" + names.Withdrawn + "\" on its Pods" + because + "."
 	case v1alpha1.StateWithdrawing:
 		return "It waits for a proof that no client can reach it any more" + because + "."
@@ -91,11 +95,22 @@ func (e *explainer) waits(t *v1alpha1.RetirementTarget) string {
 		return "It is gone, and listed until the others have ended" + because + "."
 	case v1alpha1.StateAborted:
 		if !isGivenUp(e.md, t) {
-			return "The spec wants it again: it is let go as soon as it serves."
+			return "The spec wants it again: it is let go as soon as it serves" + untilRestored(t) + "."
+		}
+		if len(owed(t)) > 0 {
+			return "It was given up: it is kept" + untilRestored(t) + ". Why" + because + "."
 		}
 		return "It was given up: it is kept and serves again, until somebody asks for it anew. Why" + because + "."
 	}
 	return fmt.Sprintf("Its state is %s, which this version of kubectl lastcall does not know.", t.State)
+}
+
+// untilRestored is what a target that is kept lacks of its traffic.
+func untilRestored(t *v1alpha1.RetirementTarget) string {
+	if told := owed(t); len(told) > 0 {
+		return ", and the router's processes that were told to leave it alone are told to choose it again: " + enumerate(told)
+	}
+	return ""
 }
 
 // needs is the evidence that is missing for the next step.
@@ -104,7 +119,7 @@ func (e *explainer) needs(t *v1alpha1.RetirementTarget) string {
 	case isDecided(t), t.State == v1alpha1.StateAborted && !isGivenUp(e.md, t):
 		return ""
 	case t.Reason != "":
-		return e.words(t).Replace(meaningOf(t.Reason).needs)
+		return e.words(t).Replace(meaningOfTarget(t).needs)
 	case t.State == v1alpha1.StateDisqualified:
 		return marked
 	}
@@ -219,62 +234,6 @@ func (e *explainer) member(m *v1alpha1.RetirementMember, p *corev1.Pod) string {
 	return fmt.Sprintf("%s: there, %s", text, p.Status.Phase)
 }
 
-// timeLeft is when the target's state is over at the latest, zero where that has no
-// bound, and what happens then.
-func (e *explainer) timeLeft(t *v1alpha1.RetirementTarget) (time.Time, string) {
-	operation := e.md.Status.Retirement
-	deadline := operation.Deadline.Time
-	drain, byDefault := budgetOfDrain(e.md)
-	then := "then it is given up: it is kept, and serves again"
-	if e.md.DeletionTimestamp != nil {
-		then = "then it is deleted all the same, through its drain window"
-	}
-	bound := func(phase time.Duration, of string, byDefault bool) (time.Time, string) {
-		at := t.PhaseStartedAt.Add(phase)
-		// A default that is long over is not this retirer's: its flags say more.
-		if deadline.Before(at) || byDefault && e.now.Sub(at) > attention {
-			at, of = deadline, "the deadline of the whole retirement"
-		} else {
-			of = fmt.Sprintf("%s of %s", seconds(phase), of)
-		}
-		return at, fmt.Sprintf("until %s, %s; %s", e.when(at), of, then)
-	}
-	switch t.State {
-	case v1alpha1.StateAdmitted, v1alpha1.StateDisqualified:
-		return deadline, fmt.Sprintf("until %s, the deadline of the whole retirement; %s", e.when(deadline), then)
-	case v1alpha1.StateWithdrawing:
-		if t.Reason == names.HeldServingRequests {
-			return bound(max(drain, retire.DefaultWithdraw), "draining, which goes on here while it is busy", byDefault)
-		}
-		of := "withdrawal by default"
-		if t.Reason == names.HeldConnectionsUnread {
-			of += ", and longer while nobody is seen connected"
-		}
-		return bound(retire.DefaultWithdraw, of, true)
-	case v1alpha1.StateDraining:
-		switch {
-		case e.waitsForIdle():
-			return time.Time{}, "without bound: it waits until it is idle"
-		case byDefault:
-			return bound(drain, "draining by default", true)
-		}
-		return bound(drain, "draining, as spec.retirement.drainSeconds says", false)
-	case v1alpha1.StateDeleting:
-		if e.md.DeletionTimestamp == nil && t.Reason == names.RetireIdle {
-			return bound(drain, "draining, in which a delete has to be accepted", byDefault)
-		}
-		return time.Time{}, "without bound: what was decided is tried until it succeeds"
-	case v1alpha1.StateSettling:
-		var grace time.Duration
-		for _, p := range e.podsOf(t) {
-			grace = max(grace, graceOf(p))
-		}
-		at := t.PhaseStartedAt.Add(grace + retire.SettleSlack)
-		return at, fmt.Sprintf("until %s, its drain window of %s and %s; then it counts as done, whatever is left", e.when(at), seconds(grace), seconds(retire.SettleSlack))
-	}
-	return time.Time{}, ""
-}
-
 // podsOf are the bound Pods of a target that are there.
 func (e *explainer) podsOf(t *v1alpha1.RetirementTarget) (all []*corev1.Pod) {
 	for i := range t.Members {
@@ -292,7 +251,7 @@ func (e *explainer) wayOut(t *v1alpha1.RetirementTarget) []advice {
 	}
 	words, pods := e.words(t), e.podsOf(t)
 	var all []advice
-	m := meaningOf(reasonOf(t))
+	m := meaningOfTarget(t)
 	if m.wait != "" && isUnderWay(t) {
 		all = append(all, replaceIn(do(m.wait), words))
 	}
@@ -301,12 +260,15 @@ func (e *explainer) wayOut(t *v1alpha1.RetirementTarget) []advice {
 			continue
 		}
 		if t.Reason == names.RetireWithdrawalUnobservable && e.md.Spec.Router != nil {
-			a = next("This version does not ask routers. Drop spec.router, and take it for the proof that it has left the Services and no client, the router among them, has a connection to it:", "{connections}")
+			a = do("There is a spec.router by now, which the next attempt asks.")
 		}
 		all = append(all, replaceIn(a, words))
 	}
 	if isDecided(t) {
 		return all
+	}
+	if len(owed(t)) > 0 {
+		all = append(all, replaceIn(do("If a process does not choose it again, delete its Pod: the next one looks for its workers anew and finds it.", routerPods), words))
 	}
 	if t.State == v1alpha1.StateAborted && !m.lasting {
 		all = append(all, replaceIn(do("When that is settled, begin again:", "kubectl lastcall retry {name} -n {namespace}"), words))
@@ -372,7 +334,8 @@ func (e *explainer) wordsFor(pods []*corev1.Pod, role string) *strings.Replacer 
 	engine := render.Engine(&e.md.Spec)
 	return strings.NewReplacer("{name}", e.md.Name, "{namespace}", e.md.Namespace, "{role}", role,
 		"{pod}", first, "{pods}", strings.Join(all, " "), "{node}", node, "{metrics}", metrics,
-		"{engine}", string(engine.Name), "{refresh}", seconds(engine.Refresh), "{connections}", directConnections(e.md))
+		"{engine}", string(engine.Name), "{refresh}", seconds(engine.Refresh), "{connections}", directConnections(e.md),
+		"{router}", findRouter(e.md), "{followslabel}", followsLabel(e.md, role), "{leavesalone}", leavesAlone(e.md, role))
 }
 
 // metricsPath is where the API server passes on to a Pod's /metrics.

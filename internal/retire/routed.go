@@ -27,7 +27,7 @@ func (s *step) routed(t *v1alpha1.RetirementTarget, members []bound) (reason str
 	s.askRouter(b)
 	s.probe(t, b, true)
 	seen := s.seen.Routed[b.UID]
-	told = s.tell(t, b, &seen)
+	told, leaving := s.tell(t, b, &seen)
 	after := withdrawnFrom(t)
 	verdict, all := seen.Prove(after, s.now)
 	s.testify(t, all)
@@ -40,7 +40,11 @@ func (s *step) routed(t *v1alpha1.RetirementTarget, members []bound) (reason str
 	if news || verdict.Missing != t.Reason {
 		t.Message = cmp.Or(verdict.Message, t.Message)
 	}
-	return verdict.Missing, verdict.QuietAt, told
+	closer = verdict.QuietAt
+	if leaving {
+		closer = s.now
+	}
+	return verdict.Missing, closer, told
 }
 
 // withdrawnFrom is from when what is said of a target counts. Before it is marked that
@@ -62,8 +66,9 @@ func (s *step) askRouter(b bound) {
 
 // tell tells those processes to leave a target alone that have to be told and say that
 // they can choose it; never one that has not said so, because to be told twice ends the
-// drain of some. When it was told is written before it is.
-func (s *step) tell(t *v1alpha1.RetirementTarget, b bound, seen *withdraw.Routed) (told bool) {
+// drain of some. When it was told is written before it is. Leaving is one that is still
+// letting a target go that it does not choose any more.
+func (s *step) tell(t *v1alpha1.RetirementTarget, b bound, seen *withdraw.Routed) (told, leaving bool) {
 	after := withdrawnFrom(t)
 	told = !seen.Fleet.ListedAt.IsZero()
 	for _, p := range seen.Fleet.Processes {
@@ -72,6 +77,7 @@ func (s *step) tell(t *v1alpha1.RetirementTarget, b bound, seen *withdraw.Routed
 		}
 		last := seen.Last(p, after)
 		told = told && last != nil && last.Membership == withdraw.Absent
+		leaving = leaving || last != nil && last.Membership == withdraw.Unselectable
 		listed := s.router(t, p)
 		at := s.at()
 		switch {
@@ -85,7 +91,7 @@ func (s *step) tell(t *v1alpha1.RetirementTarget, b bound, seen *withdraw.Routed
 			s.do(WithdrawFromRouter{Process: p, Pod: PodRef{Name: b.Name, UID: b.UID}})
 		}
 	}
-	return told
+	return told, leaving
 }
 
 // router is what a target lists of a process, from now on if nothing was; nil where
@@ -147,13 +153,10 @@ func (s *step) testify(t *v1alpha1.RetirementTarget, all []withdraw.Testimony) {
 }
 
 // restore has the router choose a target again that is kept, and reports whether every
-// process does that had to be told, as it says itself. It is tried for the time of
-// withdrawal: a router that does not take a replica back must hold nothing else.
+// process does that was told to leave it alone, as it says itself. It goes on for as long
+// as the target is listed, and holds nothing meanwhile: nobody else would ever tell them.
 func (s *step) restore(t *v1alpha1.RetirementTarget) bool {
-	if !s.asks() || t.State != v1alpha1.StateAborted || !s.now.Before(t.PhaseStartedAt.Add(s.spec.Budgets.Withdraw)) {
-		return true
-	}
-	if len(toldOf(t)) == 0 {
+	if !s.asks() || len(toldOf(t)) == 0 {
 		return true
 	}
 	members := s.bound(t)
@@ -162,20 +165,35 @@ func (s *step) restore(t *v1alpha1.RetirementTarget) bool {
 		return true
 	}
 	b := members[at]
-	s.askRouter(b)
 	seen := s.seen.Routed[b.UID]
+	if next := seen.Fleet.ListedAt.Add(RestoreInterval); s.now.Before(t.PhaseStartedAt.Add(s.spec.Budgets.Withdraw)) || !s.now.Before(next) {
+		s.askRouter(b)
+	} else {
+		s.wakeAt(next)
+	}
 	restored := !seen.Fleet.ListedAt.IsZero()
 	for _, p := range seen.Fleet.Processes {
 		if !p.Told {
 			continue
 		}
 		last := seen.Last(p, t.PhaseStartedAt.Time)
-		restored = restored && last != nil && last.Membership == withdraw.Selectable
-		if last != nil && last.Membership == withdraw.Absent {
+		restored = restored && last != nil && last.Membership == withdraw.Selectable && !last.SentAt.Before(s.settled(t, p))
+		gone := last != nil && (last.Membership == withdraw.Absent || last.Membership == withdraw.MembershipUnknown && last.Answered)
+		if gone { // or it may be, as in a list of nobody: to be told what is so already does nothing
 			s.do(RestoreToRouter{Process: p, Pod: PodRef{Name: b.Name, UID: b.UID}})
 		}
 	}
 	return restored
+}
+
+// settled is from when a process that lists a target goes on to list it.
+func (s *step) settled(t *v1alpha1.RetirementTarget, p withdraw.Process) time.Time {
+	for _, r := range toldOf(t) {
+		if r.UID == p.UID {
+			return r.ToldAt.Add(RestoreAfter)
+		}
+	}
+	return time.Time{}
 }
 
 // observe writes down what the router says of a replica that is refused because it

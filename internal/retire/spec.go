@@ -84,6 +84,12 @@ const (
 	// TellInterval is the least time between two tries to tell a process of a router the
 	// same.
 	TellInterval = 5 * time.Second
+	// RestoreAfter is from when a replica counts as listed again, after a process of a
+	// router was told to leave it alone: some take their time to do so.
+	RestoreAfter = 20 * time.Second
+	// RestoreInterval is the time between two looks at a router that has not listed a
+	// replica again in the time of withdrawal.
+	RestoreInterval = 30 * time.Second
 	// RefusedDelay is waited before a delete that was refused is sent again.
 	RefusedDelay = 5 * time.Second
 )

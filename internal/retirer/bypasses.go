@@ -119,4 +119,3 @@ func selectorOf(object *unstructured.Unstructured) labels.Selector {
 	}
 	return labels.SelectorFromSet(wants)
 }
-

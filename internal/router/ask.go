@@ -58,7 +58,7 @@ type statusError int
 func (s statusError) Error() string {
 	switch int(s) {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return fmt.Sprintf("it answers %d and wants credentials, which lastcall does not have: open this path to the retirer", int(s))
+		return fmt.Sprintf("it answers %d and wants credentials: a token in the Secret of spec.router.secretName, or another one", int(s))
 	}
 	return fmt.Sprintf("it answers %d", int(s))
 }

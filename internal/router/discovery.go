@@ -84,7 +84,7 @@ func metricsOf(p Process, a args, host string) string {
 	if err != nil || !a.known || host != "0.0.0.0" && host != "::" && host != at.Hostname() {
 		return ""
 	}
-	at.Host = net.JoinHostPort(at.Hostname(), port)
+	at.Scheme, at.Host = "http", net.JoinHostPort(at.Hostname(), port) // whatever the API is served over
 	return at.String()
 }
 
@@ -188,6 +188,9 @@ func (c *chosen) of(b *Backend, own []*worker, atSelection withdraw.Tri) (withdr
 	}
 	return withdraw.Counter{Known: true, Value: all.sum, AtSelection: atSelection}, ""
 }
+
+// errPaired keeps a worker listed that could not be listed again as what it was.
+var errPaired = errors.New("it pairs workers that prefill and decode, and would list one again as neither")
 
 // register tells a process to list a replica, unless it does.
 func register(ctx context.Context, client *http.Client, p Process, b Backend) error {

@@ -27,7 +27,7 @@ func answering(t *testing.T, handler http.HandlerFunc) func(*stage) {
 
 func refusing(t *testing.T, status int) func(*stage) {
 	return answering(t, func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, "token secret-1234 is no good", status)
+		http.Error(w, "token hunter2 is no good", status)
 	})
 }
 
@@ -118,9 +118,9 @@ func TestFaultsOfAnyFamily(t *testing.T) {
 		"its end is that of the connection": {func(page string) func(*stage) {
 			return raw(t, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"+page)
 		}, "does not say how long it is"},
-		"it speaks something else": {func(string) func(*stage) { return raw(t, "SSH-2.0-secret\r\n") }, "what it answers is no HTTP"},
+		"it speaks something else": {func(string) func(*stage) { return raw(t, "SSH-2.0-hunter2\r\n") }, "what it answers is no HTTP"},
 		"its URL is none": {func(string) func(*stage) {
-			return func(s *stage) { s.process.URL = "http://user:secret-1234@[::1" }
+			return func(s *stage) { s.process.URL = "http://user:hunter2@[::1" }
 		}, "its address is not valid"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestFaultsOfAnyFamily(t *testing.T) {
 				require.Len(t, all, 2)
 				for _, said := range all {
 					assert.Contains(t, said.Why, c.why, name)
-					assert.NotContains(t, said.Why, "secret")
+					assert.NotContains(t, said.Why, "hunter2", "what it answers is not for a status")
 					assert.Equal(t, withdraw.Sighting{SentAt: began, ReceivedAt: began, Run: "containerd://1", Answered: !slices.Contains(silent, c.why), Why: said.Why}, said, "%s: nothing else is known", name)
 				}
 			}

@@ -99,6 +99,9 @@ func (g gateway) answering(r *roster) gateway {
 }
 
 func (g gateway) told() bool {
+	if g.args.has(pairingFlags...) { // see vllm.Told
+		return false
+	}
 	return g.base == modelGateway || g.base == smg && g.version != version{} && g.version.compare(lastOld) <= 0
 }
 

@@ -62,6 +62,9 @@ func sglangSighting(v *visit, c *chosen, g gateway, b *Backend, s *withdraw.Sigh
 		s.Membership = withdraw.Selectable
 	case leaving:
 		why.add("its list of workers is not whole")
+	case unsure == nobody:
+		s.Membership = withdraw.Emptied
+		why.add(unsure)
 	case unsure != "":
 		why.add(unsure)
 	default:
@@ -92,8 +95,11 @@ func (sglang) Withdraw(ctx context.Context, client *http.Client, p Process, b Ba
 		return err
 	}
 	own, unsure := all.find(&b)
-	if unsure != "" {
+	switch {
+	case unsure != "":
 		return errors.New(unsure)
+	case all.paired:
+		return errPaired
 	}
 	var targets []string
 	for _, w := range own {

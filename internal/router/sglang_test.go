@@ -67,6 +67,7 @@ func TestSMGSays(t *testing.T) {
 	uncounted := func(why string) func(*want) {
 		return func(w *want) { w.inFlight, w.sound, w.why = nil, false, why }
 	}
+	aside := func(w *want) { w.why = "as that of another Pod" }
 	unlisted := func(w *want) { w.inFlight, w.sound = nil, false }
 	overGRPC := func(w *want) { uncounted("over gRPC it begins late")(w); w.window = grpcWindow }
 	held := func(w *want) { w.holds, w.why = withdraw.Yes, "while another prefills" }
@@ -115,13 +116,13 @@ func TestSMGSays(t *testing.T) {
 			imageGateway, nil, both(drains(t, 0), func(s *stage) { s.process.Args[0] = "/start" }), nil, with(uncounted("only SMG's does")),
 		},
 		"another Pod has the replica's address": {
-			imageNew, nil, fields(t, map[string]any{"labels": map[string]string{labelPodUID: "uid-9"}}), nil, with(is(withdraw.Absent), unlisted),
+			imageNew, nil, fields(t, map[string]any{"labels": map[string]string{labelPodUID: "uid-9"}}), nil, with(is(withdraw.MembershipUnknown), unlisted, aside),
 		},
 		"another Pod has the replica's address, and drains": {
-			imageNew, nil, both(drains(t, 0), fields(t, map[string]any{"labels": map[string]string{labelPodUID: "uid-9"}})), nil, with(is(withdraw.Absent), unlisted),
+			imageNew, nil, both(drains(t, 0), fields(t, map[string]any{"labels": map[string]string{labelPodUID: "uid-9"}})), nil, with(is(withdraw.MembershipUnknown), unlisted, aside),
 		},
 		"another Pod has the replica's address, and nobody else is there": {
-			imageNew, nil, both(only(t, 0), fields(t, map[string]any{"labels": map[string]string{labelPodUID: "uid-9"}})), nil, with(is(withdraw.Absent), unlisted),
+			imageNew, nil, both(only(t, 0), fields(t, map[string]any{"labels": map[string]string{labelPodUID: "uid-9"}})), nil, with(is(withdraw.MembershipUnknown), unlisted, aside),
 		},
 		"the Pod has another address by now": {
 			imageNew, nil, fields(t, map[string]any{"url": "http://10.0.0.77:8000"}), nil, listed,
@@ -138,7 +139,7 @@ func TestSMGSays(t *testing.T) {
 		"a worker that was added by hand has no UID":   {imageNew, nil, fields(t, map[string]any{"labels": nil}), nil, listed},
 		"it drains, in a list that is not whole":       {imageNew, nil, func(s *stage) { drains(t, 0)(s); s.workers = strings.Replace(s.workers, `"total":3`, `"total":4`, 1) }, nil, with(is(withdraw.MembershipUnknown), func(w *want) { w.why = "not whole" })},
 		"its list is not whole":                        {imageNew, nil, truncated(t), nil, with(is(withdraw.MembershipUnknown), unlisted, func(w *want) { w.why = "not whole" })},
-		"it lists nobody":                              {imageNew, nil, func(s *stage) { s.workers = `{"workers":[],"total":0}` }, nil, with(is(withdraw.MembershipUnknown), unlisted, func(w *want) { w.why = "no worker at all" })},
+		"it lists nobody":                              {imageNew, nil, func(s *stage) { s.workers = `{"workers":[],"total":0}` }, nil, with(is(withdraw.Emptied), unlisted, func(w *want) { w.why = "no worker at all" })},
 		"its selector still matches, so it comes back": {imageNew, nil, gone(t), labelled(names.LabelServing, names.Serving), with(is(withdraw.Absent), unlisted, func(w *want) { w.returns = withdraw.Yes })},
 		"its encode selector still matches":            {imageNew, []string{"--encode-selector", "app=qwen"}, gone(t), nil, with(is(withdraw.Absent), unlisted, held, func(w *want) { w.returns, w.why = withdraw.Yes, "still matches" })},
 		"it drains and its selector still matches":     {imageNew, nil, drains(t, 0), labelled(names.LabelServing, names.Serving), with(is(withdraw.Unselectable), func(w *want) { w.returns = withdraw.Yes })},
@@ -261,7 +262,8 @@ func TestSGLangGatewayIsTold(t *testing.T) {
 		"in a list that is not whole":             {smgOld, truncated(t), nil, "not whole"},
 		"in a list of nobody":                     {smgOld, func(s *stage) { s.workers = `{"workers":[],"total":0}` }, nil, "no worker at all"},
 		"but wants a token":                       {smgOld, func(s *stage) { s.commanded = http.StatusUnauthorized }, first, "it answers 401 and wants credentials"},
-		"a worker of a Pod with the same address": {smgOld, fields(t, map[string]any{"labels": map[string]string{labelPodUID: "uid-9"}}), nil, ""},
+		"a worker of a Pod with the same address": {smgOld, fields(t, map[string]any{"labels": map[string]string{labelPodUID: "uid-9"}}), nil, "as that of another Pod"},
+		"where it pairs workers":                  {smgOld, paired, nil, "would list one again as neither"},
 		"a release that follows labels":           {func(t *testing.T) *stage { return smgStage(t, imageNew) }, nil, nil, "follows the labels"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -367,7 +369,7 @@ func TestSGLangGatewayProof(t *testing.T) {
 		"9: another Pod has its address, and others are listed": {newest, func(t *testing.T, f *fleet) {
 			f.workers = set(t, f.workers, map[string]any{"labels": map[string]string{labelPodUID: "uid-9"}})
 			f.sees(t, 1, replica()).sees(t, 13.5, replica())
-		}, ""},
+		}, names.HeldRouterUnread},
 		"9: another Pod may have its address, without a UID": {newest, func(t *testing.T, f *fleet) {
 			f.workers = set(t, f.workers, map[string]any{"labels": nil})
 			f.sees(t, 1, replica()).sees(t, 30, replica())

@@ -23,7 +23,9 @@ const vllmDispatches = "vllm_router_processed_requests_total"
 // not count, every tenth health check sets them to 0, and a removal freezes them.
 type vllm struct{ clock clock.PassiveClock }
 
-func (vllm) Told(Process) bool { return true }
+// Told: also what pairs workers takes them out when it is told, but cannot be told to
+// take one back as what it was, and that it holds nothing for one cannot be shown.
+func (vllm) Told(p Process) bool { return !startedWith(p).has(pairingFlags...) }
 
 func (f vllm) Look(ctx context.Context, client *http.Client, p Process, backends []Backend) []withdraw.Sighting {
 	a := startedWith(p)
@@ -40,10 +42,13 @@ func vllmSighting(v *visit, c *chosen, a args, b *Backend, s *withdraw.Sighting)
 		why.add("its workers register themselves (--vllm-discovery-address), and no list says which of those it chooses from")
 	case len(own) > 0:
 		s.Membership = withdraw.Selectable
+	case !a.known && (unsure == "" || unsure == nobody):
+		why.add("its command line is not known, so its workers may register themselves")
+	case unsure == nobody:
+		s.Membership = withdraw.Emptied
+		why.add(unsure)
 	case unsure != "":
 		why.add(unsure)
-	case !a.known:
-		why.add("its command line is not known, so its workers may register themselves")
 	default:
 		s.Membership = withdraw.Absent
 	}
@@ -71,6 +76,9 @@ func (vllm) Withdraw(ctx context.Context, client *http.Client, p Process, b Back
 	all, err := workers(ctx, client, p)
 	if err != nil {
 		return err
+	}
+	if all.paired {
+		return errPaired
 	}
 	own, _ := all.find(&b)
 	targets := urls(own)

@@ -48,6 +48,7 @@ func TestVLLMRouterSays(t *testing.T) {
 	unknown := func(why string) want {
 		return with(func(w *want) { w.membership, w.why = withdraw.MembershipUnknown, why })
 	}
+	emptied := with(func(w *want) { w.membership, w.why = withdraw.Emptied, "no worker at all" })
 	prefills := func(w *want) { w.holds, w.why = withdraw.Yes, "while another prefills" }
 	for sentence, c := range map[string]struct {
 		change  func(s *stage)
@@ -70,7 +71,7 @@ func TestVLLMRouterSays(t *testing.T) {
 		"it lists a replica whose address begins with that of this":  {at(t, "http://10.0.0.11:8000"), nil, absent},
 		"it lists another port of the replica":                       {at(t, "http://10.0.0.1:8001"), nil, unknown("another port")},
 		"it lists a host name":                                       {at(t, "http://qwen-server-1.qwen:8000"), nil, unknown("host name")},
-		"it lists nobody":                                            {func(s *stage) { s.workers = `{"workers":[],"total":0}` }, nil, unknown("no worker at all")},
+		"it lists nobody":                                            {func(s *stage) { s.workers = `{"workers":[],"total":0}` }, nil, emptied},
 		"it lists the replica and nobody else":                       {only(t, 0), nil, listed},
 		"its list is shorter than it says":                           {truncated(t), nil, unknown("not whole")},
 		"its list does not say how long it is":                       {func(s *stage) { gone(t)(s); s.workers = strings.Replace(s.workers, "total", "sum", 1) }, nil, unknown("not whole")},

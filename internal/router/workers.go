@@ -120,21 +120,26 @@ func readRoster(body []byte) (*roster, error) {
 	return r, nil
 }
 
+// nobody is why an empty list says little.
+const nobody = "it lists no worker at all, so it may not have looked yet"
+
 // find returns the entries that are a replica, by its Pod's UID where an entry has one
 // and by address and port where it has none. Where there are none, unsure is why that
 // does not say that the replica is absent; empty where it does.
 func (r *roster) find(b *Backend) (own []*worker, unsure string) {
 	var found []int
-	near := false
+	near, other := false, false
 	if b.UID != "" {
 		found = append(found, r.byUID[b.UID]...)
 	}
 	for _, addr := range b.Addrs {
 		for _, i := range r.byAddr[addr.Unmap()] {
 			w := &r.workers[i]
+			uid, here := types.UID(w.labels[labelPodUID]), slices.Contains(w.at, netip.AddrPortFrom(addr.Unmap(), b.Port))
 			switch {
-			case b.UID != "" && w.labels[labelPodUID] != "": // its UID has been looked at
-			case slices.Contains(w.at, netip.AddrPortFrom(addr.Unmap(), b.Port)):
+			case b.UID != "" && uid != "": // its UID has been looked at
+				other = other || here && uid != b.UID
+			case here:
 				found = append(found, i)
 			default:
 				near = true
@@ -151,10 +156,12 @@ func (r *roster) find(b *Backend) (own []*worker, unsure string) {
 		unsure = "its list of workers is not whole"
 	case r.nameless:
 		unsure = "it lists workers by host name, and which Pods those are cannot be told"
+	case other: // what is sent there comes to the replica, while that lives
+		unsure = "it lists the replica's address as that of another Pod"
 	case near: // maybe another way into the same Pod
 		unsure = "it lists the replica's address with another port"
 	case len(r.workers) == 0:
-		unsure = "it lists no worker at all, so it may not have looked yet"
+		unsure = nobody
 	case len(b.Addrs) == 0 || b.Port == 0:
 		unsure = "the replica's address is not known"
 	}

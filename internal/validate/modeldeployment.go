@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
@@ -65,10 +64,6 @@ func (f *findings) add(errs ...*field.Error) {
 	}
 }
 
-// outOfReachSeconds is what the proof takes at the least that no client reaches a
-// replica: 5 s after it left its Services, nobody connected for 6 s, and the mark.
-const outOfReachSeconds = 12
-
 func (f *findings) warn(path *field.Path, sentence string) {
 	f.warnings = append(f.warnings, path.String()+": "+sentence)
 }
@@ -87,7 +82,8 @@ func (f *findings) spec(spec *v1alpha1.ModelDeploymentSpec, name string, path *f
 		f.add(field.Required(path.Child("model", "name"), "it is the model that the engine loads"))
 	}
 	f.add(oneOf(path.Child("engine", "name"), spec.Engine.Name, []v1alpha1.EngineName{v1alpha1.VLLM, v1alpha1.SGLang}))
-	f.router(spec, path)
+	f.withdrawal(spec, path.Child("withdrawal"))
+	f.router(spec.Router, path.Child("router"))
 	f.budgets(spec, path.Child("retirement"))
 
 	roles := path.Child("roles")
@@ -108,31 +104,14 @@ func (f *findings) spec(spec *v1alpha1.ModelDeploymentSpec, name string, path *f
 	}
 }
 
-func (f *findings) router(spec *v1alpha1.ModelDeploymentSpec, path *field.Path) {
-	withdrawal := path.Child("withdrawal")
+func (f *findings) withdrawal(spec *v1alpha1.ModelDeploymentSpec, path *field.Path) {
 	if direct := spec.Withdrawal.Direct; direct != "" {
-		f.add(oneOf(withdrawal.Child("direct"), direct, []v1alpha1.DirectWithdrawal{v1alpha1.DirectHold, v1alpha1.DirectConnections}))
+		f.add(oneOf(path.Child("direct"), direct, []v1alpha1.DirectWithdrawal{v1alpha1.DirectHold, v1alpha1.DirectConnections}))
 	}
-	f.peers(spec, withdrawal.Child("peers"))
-	r, path := spec.Router, path.Child("router")
-	if r == nil {
-		return
+	if spec.Router != nil && spec.Withdrawal.Direct == v1alpha1.DirectConnections {
+		f.add(field.Invalid(path, spec.Withdrawal.Direct, directMessage))
 	}
-	if spec.Withdrawal.Direct == v1alpha1.DirectConnections {
-		f.add(field.Invalid(withdrawal, spec.Withdrawal.Direct, directMessage))
-	}
-	f.add(oneOf(path.Child("name"), r.Name, []v1alpha1.RouterName{v1alpha1.LLMDRouter, v1alpha1.VLLMRouter, v1alpha1.SGLangGateway}))
-	f.add(within(path.Child("port"), r.Port, 1, maxPort, ""))
-	if r.Namespace != "" {
-		for _, message := range validation.IsDNS1123Label(r.Namespace) {
-			f.add(field.Invalid(path.Child("namespace"), r.Namespace, message))
-		}
-	}
-	selector := path.Child("podSelector")
-	if len(r.PodSelector.MatchLabels)+len(r.PodSelector.MatchExpressions) == 0 {
-		f.add(field.Required(selector, "without labels it would select every Pod of the namespace, and each would have to answer as a router"))
-	}
-	f.add(metav1validation.ValidateLabelSelector(&r.PodSelector, metav1validation.LabelSelectorValidationOptions{}, selector)...)
+	f.peers(spec, path.Child("peers"))
 }
 
 // peers are whose connections are no clients'. One that selects too much would let a
@@ -161,6 +140,20 @@ func (f *findings) peers(spec *v1alpha1.ModelDeploymentSpec, path *field.Path) {
 	}
 }
 
+// outOfReachSeconds is what the proof takes at the least that no client reaches a
+// replica: through its Services 5 s after it left them, nobody connected for 6 s, and
+// the mark. A router is asked every 3 s, once before the mark, and after that until
+// nothing can be on its way to the replica, 5 s of llm-d-router and 12 s of the others.
+func outOfReachSeconds(router *v1alpha1.Router) int32 {
+	switch {
+	case router == nil:
+		return 12
+	case router.Name == v1alpha1.LLMDRouter:
+		return 9
+	}
+	return 15
+}
+
 func (f *findings) budgets(spec *v1alpha1.ModelDeploymentSpec, path *field.Path) {
 	b, drain, total := spec.Retirement, path.Child("drainSeconds"), path.Child("totalSeconds")
 	if b.DrainSeconds != nil {
@@ -171,7 +164,7 @@ func (f *findings) budgets(spec *v1alpha1.ModelDeploymentSpec, path *field.Path)
 	}
 	if b.TotalSeconds != nil {
 		f.add(within(total, *b.TotalSeconds, minBudgetSeconds, maxBudgetSeconds, " seconds"))
-		if least := outOfReachSeconds + int32(render.Engine(spec).Refresh.Seconds()); *b.TotalSeconds <= least {
+		if least := outOfReachSeconds(spec.Router) + int32(render.Engine(spec).Refresh.Seconds()); *b.TotalSeconds <= least {
 			f.warn(total, fmt.Sprintf("%d is too short for any proof: to show that no client reaches a replica and that its engine is idle takes %d s at the least; set at least %d, and more for long generations", *b.TotalSeconds, least, 2*least))
 		}
 	}

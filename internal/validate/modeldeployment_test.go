@@ -52,12 +52,47 @@ func TestModelDeploymentErrors(t *testing.T) {
 			func(md *v1alpha1.ModelDeployment, _ *v1alpha1.Role) { md.Spec.Router = router("nginx") },
 			`spec.router.name: Unsupported value: "nginx": supported values: "llm-d-router", "vllm-router", "sglang-gateway"`,
 		},
-		"a router without labels": {
+		"a router by a label that no Pod has": {
 			func(md *v1alpha1.ModelDeployment, _ *v1alpha1.Role) {
 				md.Spec.Router = router("vllm-router")
-				md.Spec.Router.PodSelector = metav1.LabelSelector{}
+				md.Spec.Router.PodSelector.MatchLabels = map[string]string{"app": "my router"}
 			},
-			"spec.router.podSelector: Required value: without labels it would select every Pod of the namespace, and each would have to answer as a router",
+			`spec.router.podSelector.matchLabels: Invalid value: "my router": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`,
+		},
+		"a router by an expression that cannot be": {
+			func(md *v1alpha1.ModelDeployment, _ *v1alpha1.Role) {
+				md.Spec.Router = router("vllm-router")
+				md.Spec.Router.PodSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpIn}}
+			},
+			"spec.router.podSelector.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'",
+		},
+		"a router with metrics at no port": {
+			func(md *v1alpha1.ModelDeployment, _ *v1alpha1.Role) {
+				md.Spec.Router = router("vllm-router")
+				md.Spec.Router.MetricsPort = new(int32(65536))
+			},
+			"spec.router.metricsPort: Invalid value: 65536: must be 1 to 65535",
+		},
+		"a namespace longer than any": {
+			func(md *v1alpha1.ModelDeployment, _ *v1alpha1.Role) {
+				md.Spec.Router = router("vllm-router")
+				md.Spec.Router.Namespace = strings.Repeat("n", 64)
+			},
+			`spec.router.namespace: Invalid value: "` + strings.Repeat("n", 64) + `": ` + routerNamespaceMessage,
+		},
+		"a Secret in capitals": {
+			func(md *v1alpha1.ModelDeployment, _ *v1alpha1.Role) {
+				md.Spec.Router = router("vllm-router")
+				md.Spec.Router.SecretName = "Token"
+			},
+			`spec.router.secretName: Invalid value: "Token": ` + secretNameMessage,
+		},
+		"a certificate for a host and port": {
+			func(md *v1alpha1.ModelDeployment, _ *v1alpha1.Role) {
+				md.Spec.Router = router("vllm-router")
+				md.Spec.Router.TLS = &v1alpha1.RouterTLS{ServerName: "router:8443"}
+			},
+			`spec.router.tls.serverName: Invalid value: "router:8443": ` + serverNameMessage,
 		},
 		"a router without a port": {
 			func(md *v1alpha1.ModelDeployment, _ *v1alpha1.Role) {
@@ -328,6 +363,52 @@ func TestModelDeploymentWarnings(t *testing.T) {
 		},
 		"a whole retirement that a proof fits into": {
 			func(md *v1alpha1.ModelDeployment, _ *v1alpha1.Role) { md.Spec.Retirement.TotalSeconds = new(int32(19)) },
+			nil,
+		},
+		"any certificate of a router": {
+			func(md *v1alpha1.ModelDeployment, _ *v1alpha1.Role) {
+				md.Spec.Router = router("vllm-router")
+				md.Spec.Router.TLS = &v1alpha1.RouterTLS{InsecureSkipVerify: true}
+			},
+			[]string{"spec.router.tls.insecureSkipVerify: any certificate is taken, so whoever can answer in the router's place is sent the token and can say that a replica is out of reach; name the Secret with the router's CA in secretName instead"},
+		},
+		"a token in the clear": {
+			func(md *v1alpha1.ModelDeployment, _ *v1alpha1.Role) {
+				md.Spec.Router = router("sglang-gateway")
+				md.Spec.Router.SecretName = "token"
+			},
+			[]string{"spec.router.secretName: its token is sent over plain HTTP, for all to read who see that traffic; where the router serves HTTPS set tls: {}"},
+		},
+		"metrics of llm-d at another port": {
+			func(md *v1alpha1.ModelDeployment, _ *v1alpha1.Role) {
+				md.Spec.Router = router("llm-d-router")
+				md.Spec.Router.Port, md.Spec.Router.MetricsPort = 9002, new(int32(9090))
+			},
+			[]string{"spec.router.metricsPort: llm-d-router is asked for its metrics alone, so port 9002 is not used, nor are tls and secretName: set port to 9090 and remove metricsPort"},
+		},
+		"a router, its Secret and certificate, and metrics at another port": {
+			func(md *v1alpha1.ModelDeployment, _ *v1alpha1.Role) {
+				md.Spec.Router = router("vllm-router")
+				md.Spec.Router.TLS, md.Spec.Router.SecretName, md.Spec.Router.MetricsPort = &v1alpha1.RouterTLS{}, "token", new(int32(29000))
+			},
+			nil,
+		},
+		"a whole retirement shorter than any proof through llm-d": {
+			func(md *v1alpha1.ModelDeployment, _ *v1alpha1.Role) {
+				md.Spec.Router, md.Spec.Retirement.TotalSeconds = router("llm-d-router"), new(int32(15))
+			},
+			[]string{"spec.retirement.totalSeconds: 15 is too short for any proof: to show that no client reaches a replica and that its engine is idle takes 15 s at the least; set at least 30, and more for long generations"},
+		},
+		"a whole retirement shorter than any proof through another router": {
+			func(md *v1alpha1.ModelDeployment, _ *v1alpha1.Role) {
+				md.Spec.Router, md.Spec.Retirement.TotalSeconds = router("vllm-router"), new(int32(21))
+			},
+			[]string{"spec.retirement.totalSeconds: 21 is too short for any proof: to show that no client reaches a replica and that its engine is idle takes 21 s at the least; set at least 42, and more for long generations"},
+		},
+		"a whole retirement that a proof through a router fits into": {
+			func(md *v1alpha1.ModelDeployment, _ *v1alpha1.Role) {
+				md.Spec.Router, md.Spec.Retirement.TotalSeconds = router("vllm-router"), new(int32(22))
+			},
 			nil,
 		},
 		"extraArgs of a take-over role": {

@@ -59,6 +59,36 @@ func TestTheSchemaAndTheWebhookSayTheSame(t *testing.T) {
 				}
 			},
 		},
+		"a router that is every Pod": {
+			edit: func(md *v1alpha1.ModelDeployment) {
+				md.Spec.Router = router(v1alpha1.VLLMRouter)
+				md.Spec.Router.PodSelector = metav1.LabelSelector{}
+			},
+		},
+		"a router in what is no namespace": {
+			edit: func(md *v1alpha1.ModelDeployment) {
+				md.Spec.Router = router(v1alpha1.VLLMRouter)
+				md.Spec.Router.Namespace = "team.a"
+			},
+		},
+		"a Secret by its path": {
+			edit: func(md *v1alpha1.ModelDeployment) {
+				md.Spec.Router = router(v1alpha1.VLLMRouter)
+				md.Spec.Router.SecretName = "team-a/token"
+			},
+		},
+		"a certificate for a URL": {
+			edit: func(md *v1alpha1.ModelDeployment) {
+				md.Spec.Router = router(v1alpha1.VLLMRouter)
+				md.Spec.Router.TLS = &v1alpha1.RouterTLS{ServerName: "https://router.team-a.svc"}
+			},
+		},
+		"a certificate for an address that no certificate has": {
+			edit: func(md *v1alpha1.ModelDeployment) {
+				md.Spec.Router = router(v1alpha1.VLLMRouter)
+				md.Spec.Router.TLS = &v1alpha1.RouterTLS{ServerName: "fe80::1%eth0"}
+			},
+		},
 		"a peer that is nobody": {
 			edit: func(md *v1alpha1.ModelDeployment) { md.Spec.Withdrawal.Peers = []v1alpha1.WithdrawalPeer{{}} },
 		},
@@ -154,6 +184,15 @@ func TestTheSchemaAndTheWebhookAcceptTheSame(t *testing.T) {
 		},
 		"a role that is renamed": func(_, md *v1alpha1.ModelDeployment) {
 			md.Spec.Roles[0].Name, md.Spec.Roles[0].Size = "other", new(int32(4))
+		},
+		"a router by expressions": func(_, md *v1alpha1.ModelDeployment) {
+			md.Spec.Router = router(v1alpha1.LLMDRouter)
+			md.Spec.Router.PodSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: []string{"epp"}}}}
+		},
+		"a router that is asked over HTTPS": func(_, md *v1alpha1.ModelDeployment) {
+			md.Spec.Router = router(v1alpha1.VLLMRouter)
+			md.Spec.Router.Namespace, md.Spec.Router.SecretName = "routing-1", "router.token"
+			md.Spec.Router.TLS, md.Spec.Router.MetricsPort = &v1alpha1.RouterTLS{ServerName: "fd00::1"}, new(int32(29000))
 		},
 		"roles in another order":    reorder,
 		"a changed env of one name": func(_, md *v1alpha1.ModelDeployment) { md.Spec.Roles[0].Env = []corev1.EnvVar{{Name: "A", Value: "1"}} },

@@ -62,6 +62,9 @@ const (
 	Unselectable
 	// Absent is not in a list that is known to be whole.
 	Absent
+	// Emptied is in a list of nobody: Absent where this run has listed it before, and else
+	// unknown, since it may not have looked yet.
+	Emptied
 )
 
 // Count is how many requests are bound to a replica, and what the number means. What
@@ -134,6 +137,7 @@ func (s *Sighting) String() string {
 	says := []string{map[Membership]string{
 		MembershipUnknown: "whether it can choose the replica is not known", Selectable: "it can choose the replica",
 		Unselectable: "it lists the replica and does not choose it", Absent: "it does not list the replica",
+		Emptied: "it lists nobody",
 	}[s.Membership]}
 	if s.InFlight.Known {
 		says = append(says, fmt.Sprintf("it counts %d requests for it", s.InFlight.Value))

@@ -163,10 +163,19 @@ func (r *Routed) Last(p Process, since time.Time) *Sighting {
 // run is what the present run of a process has said: a counter of another one says
 // nothing, and nor does what it could choose.
 func (r *Routed) run(p Process) (all []Sighting) {
+	listed := false
 	for _, s := range r.Sightings[p.UID] {
-		if p.Run != "" && s.Run == p.Run {
-			all = append(all, s)
+		if p.Run == "" || s.Run != p.Run {
+			continue
 		}
+		if s.Membership == Emptied {
+			s.Membership = MembershipUnknown
+			if listed {
+				s.Membership = Absent
+			}
+		}
+		listed = listed || s.Membership == Selectable || s.Membership == Unselectable
+		all = append(all, s)
 	}
 	return all
 }

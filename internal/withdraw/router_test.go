@@ -325,6 +325,17 @@ func TestOneAnswerThatIsMissingIsNoMatter(t *testing.T) {
 	assert.Equal(t, Verdict{Missing: names.HeldRouterUnread, Message: "r: no answer in 2 s"}, v)
 }
 
+// A list of nobody is that of a router that has let the last one go, or of one that has
+// not looked yet.
+func TestAListOfNobodyCountsOfWhoHasListedTheReplica(t *testing.T) {
+	v, _ := router("r").says("r", seen(-3, Selectable), seen(54, Emptied), seen(59, Emptied)).Prove(at(0), at(60))
+	assert.True(t, v.Proven, v.Missing)
+	v, _ = router("r").says("r", seen(54, Emptied), seen(59, Emptied)).Prove(at(0), at(60))
+	assert.Equal(t, names.HeldRouterUnread, v.Missing)
+	v, _ = router("r").says("r", seen(-3, Selectable, run("0")), seen(54, Emptied), seen(59, Emptied)).Prove(at(0), at(60))
+	assert.Equal(t, names.HeldRouterUnread, v.Missing, "that was another run")
+}
+
 // What people see of each process, and what all of them come to.
 func TestTestimonies(t *testing.T) {
 	r := router("a", "b", "c", "d").

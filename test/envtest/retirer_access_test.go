@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lastcall-dev/lastcall/api/names"
@@ -44,8 +46,10 @@ func TestTheRetirerMayDoJustWhatItNeeds(t *testing.T) {
 		"nodes":                                "get list watch",
 		"namespaces":                           "get",
 		"endpointslices.discovery.k8s.io":      "list",
-		"workloads.kueue.x-k8s.io":             "get list delete",
-		"events.events.k8s.io":                 "create patch",
+		"inferencepools.inference.networking.k8s.io":   "list",
+		"inferencepools.inference.networking.x-k8s.io": "list",
+		"workloads.kueue.x-k8s.io":                     "get list delete",
+		"events.events.k8s.io":                         "create patch",
 	}
 	assert.Equal(t, want, granted(t, account, "default"), "anywhere")
 	want["leases.coordination.k8s.io"] = "create"
@@ -56,6 +60,7 @@ func TestTheRetirerMayDoJustWhatItNeeds(t *testing.T) {
 	pod := enginePod("default", "any", nil)
 	for what, err := range map[string]error{
 		"to read Secrets":      as.List(t.Context(), &corev1.SecretList{}, client.InNamespace(account.Namespace)),
+		"to read one by name":  as.Get(t.Context(), account, &corev1.Secret{}),
 		"to create Pods":       as.Create(t.Context(), pod.DeepCopy()),
 		"to replace Pods":      as.Update(t.Context(), pod.DeepCopy()),
 		"to write their state": as.Status().Update(t.Context(), pod.DeepCopy()),
@@ -64,6 +69,43 @@ func TestTheRetirerMayDoJustWhatItNeeds(t *testing.T) {
 		"to change a node":     as.Update(t.Context(), &corev1.Node{ObjectMeta: pod.ObjectMeta}),
 		"to delete the intent": as.Delete(t.Context(), modelDeployment("default", "any")),
 		"to list namespaces":   as.List(t.Context(), &corev1.NamespaceList{}),
+	} {
+		assert.True(t, apierrors.IsForbidden(err), "%s: %v", what, err)
+	}
+}
+
+// The commands are those of the page: what they give is the one Secret that a
+// ModelDeployment names, and nothing else.
+func TestTheRetirerReadsTheSecretThatItWasGiven(t *testing.T) {
+	account := installAccess(t, "retirer/rbac.yaml")
+	given := client.ObjectKey{Namespace: namespace(t, nil), Name: "router-access"}
+	page, err := os.ReadFile("../../docs/routers.md")
+	require.NoError(t, err)
+	as := clientOf(t, account)
+	read := func(key client.ObjectKey) error { return as.Get(t.Context(), key, &corev1.Secret{}) }
+	require.True(t, apierrors.IsForbidden(read(given)), "before")
+
+	ran := 0
+	words := strings.NewReplacer("team-a", given.Namespace, "lastcall-system:lastcall-retirer", account.Namespace+":"+account.Name, "--from-file=ca.crt", "--from-literal=ca.crt=pem")
+	for line := range strings.Lines(string(page)) {
+		if command, ok := strings.CutPrefix(line, "kubectl create "); ok {
+			kubectl(t, append([]string{"create"}, strings.Fields(words.Replace(command))...)...)
+			ran++
+		}
+	}
+	require.Equal(t, 3, ran, "a Secret, a Role and a RoleBinding")
+	// The authorizer learns of a Role by watching.
+	eventually(t, func() error { return read(given) })
+
+	other := given
+	other.Name = "another"
+	elsewhere := given
+	elsewhere.Namespace = account.Namespace
+	for what, err := range map[string]error{
+		"another of the namespace":  read(other),
+		"one of the name elsewhere": read(elsewhere),
+		"all of the namespace":      as.List(t.Context(), &corev1.SecretList{}, client.InNamespace(given.Namespace)),
+		"to change it":              as.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: given.Namespace, Name: given.Name}}),
 	} {
 		assert.True(t, apierrors.IsForbidden(err), "%s: %v", what, err)
 	}

@@ -55,7 +55,7 @@ type metric struct {
 	doc    string
 }
 
-var labelsOf = regexp.MustCompile(`by the labels? (\w+)(?: and (\w+))?`)
+var labelsOf = regexp.MustCompile(`by the labels? (\w+)(?:, (\w+))?(?: and (\w+))?`)
 
 func metrics(t *testing.T) map[string]metric {
 	t.Helper()
@@ -200,7 +200,7 @@ func TestAlertsAreAboutMetricsThatThereAre(t *testing.T) {
 		}
 	}
 	assert.Equal(t, "max(lastcall_longest_hold_seconds) > 1800", alerts["LastcallReplicaHeldLong"], "it follows the budget")
-	assert.Len(t, alerts, 9)
+	assert.Len(t, alerts, 10)
 
 	documents = render(t, "--set", "monitoring.alerts.enabled=true", "--set", "retirer.replicas=0")
 	for _, alert := range one[prometheusRule](t, documents, "PrometheusRule").Spec.Groups[0].Rules {
