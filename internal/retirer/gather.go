@@ -67,7 +67,7 @@ func (r *Reconciler) gather(ctx context.Context, live bool, key types.Namespaced
 	o := &s.observations
 	o.Since = r.since()
 	o.Reads, o.Direct, o.Refused = r.reads.of(key)
-	s.router, _ = refOf(md)
+	s.router = refOf(md)
 	o.Routed = r.routers.of(key, s.router)
 	if md.DeletionTimestamp == nil {
 		return s, nil

@@ -34,11 +34,11 @@ type routerRef struct {
 	secretOf, secretName string
 }
 
-// refOf is the router in front of a ModelDeployment; false where it has none.
-func refOf(md *v1alpha1.ModelDeployment) (routerRef, bool) {
+// refOf is the router in front of a ModelDeployment; zero where it has none.
+func refOf(md *v1alpha1.ModelDeployment) routerRef {
 	r := md.Spec.Router
 	if r == nil {
-		return routerRef{}, false
+		return routerRef{}
 	}
 	ref := routerRef{
 		name: r.Name, namespace: cmp.Or(r.Namespace, md.Namespace), selector: metav1.FormatLabelSelector(&r.PodSelector), port: r.Port,
@@ -52,7 +52,7 @@ func refOf(md *v1alpha1.ModelDeployment) (routerRef, bool) {
 	if r.SecretName != "" {
 		ref.secretOf, ref.secretName = md.Namespace, r.SecretName
 	}
-	return ref, true
+	return ref
 }
 
 // maxProcesses is how many processes a router may have: as many as a status can list.

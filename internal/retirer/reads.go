@@ -92,7 +92,7 @@ func (r *reads) ask(q request) {
 		return
 	}
 	wait := h.startedAt.Add(retire.ReadInterval).Sub(r.clock.Now())
-	h.busy = r.lead.begin(func(ctx context.Context) {
+	h.busy = r.begin(func(ctx context.Context) {
 		if !r.slots.await(ctx, r.clock, wait) {
 			return
 		}

@@ -71,7 +71,7 @@ func inFrontOf(t *testing.T, host string, processes int, test func(t *testing.T,
 		Name: v1alpha1.VLLMRouter, PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "router"}},
 		Port: r.api.pods[0].Spec.Containers[0].Ports[0].ContainerPort,
 	}
-	r.ref, _ = refOf(md)
+	r.ref = refOf(md)
 	synctest.Test(t, func(t *testing.T) {
 		r.routers = New(nil, r.api, nil, clock.RealClock{}, Options{Registry: prometheus.NewRegistry()}, func(key types.NamespacedName) {
 			r.mu.Lock()
