@@ -77,7 +77,7 @@ func (r *Reconciler) carryOut(ctx context.Context, seen *seen, decided decision)
 		err := r.write(ctx, seen.deployment, decided.status)
 		switch {
 		case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
-			return ctrl.Result{RequeueAfter: conflictDelay}, nil
+			return again(conflictDelay), nil
 		case err != nil:
 			return ctrl.Result{}, fmt.Errorf("writing the retirement: %w", err)
 		}
@@ -97,12 +97,17 @@ func (r *Reconciler) carryOut(ctx context.Context, seen *seen, decided decision)
 	if wake.IsZero() {
 		return ctrl.Result{}, nil
 	}
-	// What was just decided is done before what was read is too old for it.
-	after, next := max(wake.Sub(r.Clock.Now()), time.Millisecond), priorityNone
-	if after == time.Millisecond {
+	return again(max(wake.Sub(r.Clock.Now()), time.Millisecond)), nil
+}
+
+// again asks for another round. One that is due soon goes on with what was decided: where
+// it came after all that is only looked at, the time of the operation would be over first.
+func again(after time.Duration) ctrl.Result {
+	next := priorityNone
+	if after <= retire.MarkInterval {
 		next = priorityRead
 	}
-	return ctrl.Result{RequeueAfter: after, Priority: &next}, nil
+	return ctrl.Result{RequeueAfter: after, Priority: &next}
 }
 
 // forget forgets what was read of the members of a ModelDeployment.
