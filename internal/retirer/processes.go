@@ -110,6 +110,9 @@ func processOf(pod *corev1.Pod, ref routerRef, known map[types.UID]string) (rout
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return p, false
 	}
+	if pod.DeletionTimestamp != nil {
+		p.LeavingBy = pod.DeletionTimestamp.Time
+	}
 	c := routerContainer(pod, ref.port)
 	if c == nil { // nothing tells its runs apart, which holds whatever it can choose
 		return p, slices.ContainsFunc(pod.Status.ContainerStatuses, started)

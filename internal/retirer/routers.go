@@ -19,7 +19,7 @@ import (
 // routers asks the processes of routers about the members that rounds want to know of,
 // tells them what rounds decide, in the background, and keeps what they said. However
 // many members of however many ModelDeployments a router has, each of its processes is
-// asked about all of them at once, and not again before the interval of reads is over.
+// asked about all of them at once, and not again before lookInterval is over.
 type routers struct {
 	live    client.Reader
 	clock   clock.WithDelayedExecution
@@ -35,6 +35,10 @@ type routers struct {
 }
 
 const (
+	// lookInterval is the time between the starts of two looks. Four of them are a little
+	// more than the 12 s that most proofs take from the end of a look to the start of
+	// another: without that it would take a fifth.
+	lookInterval = retire.ReadInterval + 100*time.Millisecond
 	// processTimeout bounds what one process is asked or told.
 	processTimeout = 5 * time.Second
 	// processesAtOnce is how many are asked or told at a time.
@@ -101,7 +105,7 @@ func (r *routers) ask(ref routerRef, w wanted) {
 	if a.busy {
 		return
 	}
-	wait := a.startedAt.Add(retire.ReadInterval).Sub(r.clock.Now())
+	wait := a.startedAt.Add(lookInterval).Sub(r.clock.Now())
 	a.busy = r.begin(func(ctx context.Context) {
 		if wait > 0 {
 			timer := r.clock.NewTimer(wait)

@@ -152,7 +152,7 @@ func TestAProcessIsAskedOnceForAllReplicasOfAllDeployments(t *testing.T) {
 		r.about(chat, "a", "b")
 		r.about(other, "c")
 		assert.Empty(t, r.asked(), "the interval of reads is not over")
-		pass(retire.ReadInterval)
+		pass(lookInterval)
 		assert.Len(t, r.asked(), 2)
 		pass(time.Minute)
 		assert.Empty(t, r.asked(), "nobody wants to know any more")
@@ -182,7 +182,7 @@ func TestAListThatFailsTakesNothingBack(t *testing.T) {
 		at := r.of(chat, r.ref)["a"].Fleet.ListedAt
 		r.api.fail = fmt.Errorf("the API server is away")
 		r.asked()
-		pass(retire.ReadInterval)
+		pass(lookInterval)
 		r.about(chat, "a")
 		seen := r.of(chat, r.ref)["a"]
 		assert.Empty(t, r.asked(), "who the processes are is not known")
@@ -217,7 +217,7 @@ func TestWhatAProcessIsToldIsToldOnceAtATimeAndToOneRun(t *testing.T) {
 
 		r.says("127.11.3.1", "")
 		r.tell(t.Context(), r.ref, run, pod, true)
-		pass(retire.ReadInterval)
+		pass(lookInterval)
 		r.about(chat, "a")
 		seen := r.of(chat, r.ref)["a"]
 		assert.Contains(t, seen.Fleet.Processes[0].Refused, "500")

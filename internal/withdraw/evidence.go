@@ -27,6 +27,8 @@ type Process struct {
 	Run string
 	// StartedAt is when the run began; zero where that is not known.
 	StartedAt time.Time
+	// LeavingBy is when it ends at the latest; zero while it stays.
+	LeavingBy time.Time
 	// Told is whether it has to be told to leave a replica alone, and told again that it
 	// need not. Others follow the replica's labels.
 	Told bool

@@ -24,9 +24,10 @@ type Testimony struct {
 	// Missing is what its part of the proof lacks, one of names.Held*; empty where it is
 	// whole. Message is what was seen of it.
 	Missing, Message string
-	// OutSince is when it first said, and has said since, that it cannot choose the
-	// replica; zero where it does not.
-	OutSince time.Time
+	// CloserAt is when its part last came closer: it said that it cannot choose the replica
+	// and would not by itself, or began to run, or is on its way out. Silence does not take
+	// that back. Zero where its last word was another one.
+	CloserAt time.Time
 	// AskedAt is when it was asked last; zero where it never was.
 	AskedAt time.Time
 	// Dispatches are those of the last seconds.
@@ -46,19 +47,20 @@ func (r *Routed) Prove(marked, now time.Time) (Verdict, []Testimony) {
 	switch {
 	case fleet.ListedAt.IsZero() && fleet.By == "":
 		return Verdict{Missing: names.HeldRouterNotAsked}, nil
-	case fleet.ListedAt.Before(marked) && now.Sub(fleet.ListedAt) <= evidenceAge:
-		return Verdict{Missing: names.HeldRouterNotAsked}, nil
-	case fleet.ListedAt.IsZero() || now.Sub(fleet.ListedAt) > evidenceAge:
-		return Verdict{Missing: names.HeldRouterUnread, Message: cmp.Or(fleet.By, "its Pods were not listed for a while")}, nil
-	case len(fleet.Processes) == 0:
+	case !fleet.ListedAt.IsZero() && len(fleet.Processes) == 0 && !fleet.ListedAt.Before(marked) && now.Sub(fleet.ListedAt) <= evidenceAge:
 		return Verdict{Missing: names.HeldRouterNotFound}, nil
 	}
 	all := make([]Testimony, 0, len(fleet.Processes))
 	for _, p := range fleet.Processes {
 		all = append(all, r.testimony(p, marked, now))
 	}
-	v := conclude(all)
-	if v.Missing == "" && fleet.Bypassed != No {
+	v := conclude(all, now)
+	switch {
+	case fleet.ListedAt.Before(marked) && now.Sub(fleet.ListedAt) <= evidenceAge:
+		return Verdict{Missing: names.HeldRouterNotAsked, QuietAt: v.QuietAt}, nil
+	case fleet.ListedAt.IsZero() || now.Sub(fleet.ListedAt) > evidenceAge:
+		return Verdict{Missing: names.HeldRouterUnread, Message: cmp.Or(fleet.By, "its Pods were not listed for a while"), QuietAt: v.QuietAt}, nil
+	case v.Missing == "" && fleet.Bypassed != No:
 		v = Verdict{Missing: names.HeldRouterBypassed, Message: fleet.By}
 	}
 	v.Proven = v.Missing == ""
@@ -67,14 +69,16 @@ func (r *Routed) Prove(marked, now time.Time) (Verdict, []Testimony) {
 
 // conclude is what the testimonies come to together: the first one that lacks
 // something, those that can choose the replica before those that only may hold a
-// request. The proof comes closer while none of them can choose it.
-func conclude(all []Testimony) (v Verdict) {
+// request. The proof came closer when the last of them did.
+func conclude(all []Testimony, now time.Time) (v Verdict) {
 	order := []string{
 		names.HeldRouterSelects, names.HeldRouterUnread, names.HeldRouterNotAsked, names.HeldRouterReturns,
 		names.HeldRecentDispatches, names.HeldRouterHolds,
 	}
 	worst := -1
-	var closer time.Time
+	if len(all) > 0 {
+		v.QuietAt = now
+	}
 	for i := range all {
 		t := &all[i]
 		if v.At.IsZero() || t.AskedAt.Before(v.At) {
@@ -84,13 +88,9 @@ func conclude(all []Testimony) (v Verdict) {
 			worst = at
 			v.Missing, v.Message = t.Missing, t.Process.Pod+": "+cmp.Or(t.Message, "nothing more is known")
 		}
-		if !t.OutSince.IsZero() && t.AskedAt.After(closer) {
-			closer = t.AskedAt
+		if t.CloserAt.Before(v.QuietAt) {
+			v.QuietAt = t.CloserAt
 		}
-	}
-	// What would come back by itself is no nearer to a proof, however long it is out.
-	if !slices.ContainsFunc(all, func(t Testimony) bool { return t.OutSince.IsZero() || t.Missing == names.HeldRouterReturns }) {
-		v.QuietAt = closer
 	}
 	if v.Missing != "" {
 		v.At = time.Time{}
@@ -99,10 +99,14 @@ func conclude(all []Testimony) (v Verdict) {
 }
 
 // testimony is what one process contributes.
-func (r *Routed) testimony(p Process, marked, now time.Time) Testimony {
-	t := Testimony{Process: p}
+func (r *Routed) testimony(p Process, marked, now time.Time) (t Testimony) {
+	t.Process = p
 	said := r.said(p, marked)
+	if now.Before(p.LeavingBy) {
+		defer func() { t.CloserAt = now }()
+	}
 	if len(said) == 0 {
+		t.CloserAt = p.StartedAt
 		t.Missing = names.HeldRouterNotAsked
 		if p.Run == "" {
 			t.Missing, t.Message = names.HeldRouterUnread, "its runs cannot be told from each other"
@@ -118,6 +122,12 @@ func (r *Routed) testimony(p Process, marked, now time.Time) Testimony {
 	last := &said[len(said)-1]
 	t.AskedAt, t.Dispatches = last.SentAt, lately(said)
 	switch {
+	case last.out() && last.Returns == No:
+		t.CloserAt = last.SentAt
+	case !last.Answered:
+		t.CloserAt = p.StartedAt
+	}
+	switch {
 	case now.Sub(last.SentAt) > evidenceAge, last.Membership == MembershipUnknown:
 		t.Missing, t.Message = names.HeldRouterUnread, unknown.Why
 		return t
@@ -126,7 +136,6 @@ func (r *Routed) testimony(p Process, marked, now time.Time) Testimony {
 		return t
 	}
 	out := trailing(said)
-	t.OutSince = out[0].SentAt
 	switch {
 	case last.Returns != No:
 		t.Missing, t.Message = names.HeldRouterReturns, last.Why

@@ -322,7 +322,37 @@ func TestOneAnswerThatIsMissingIsNoMatter(t *testing.T) {
 	v, _ = router("r").says("r", seen(54, Absent), seen(57, Absent), none).Prove(at(0), at(60))
 	assert.True(t, v.Proven, v.Missing)
 	v, _ = router("r").says("r", none).Prove(at(0), at(60))
-	assert.Equal(t, Verdict{Missing: names.HeldRouterUnread, Message: "r: no answer in 2 s"}, v)
+	assert.Equal(t, Verdict{Missing: names.HeldRouterUnread, Message: "r: no answer in 2 s", QuietAt: at(-3600)}, v)
+}
+
+// Silence, a list that becomes old and a process that comes or goes do not take back
+// that the proof was coming closer.
+func TestWhenAProofCameCloser(t *testing.T) {
+	none := Sighting{SentAt: at(58), Run: "1", Why: "connection refused"}
+	for sentence, c := range map[string]struct {
+		routed *Routed
+		change func(*Routed)
+		want   time.Time
+	}{
+		"both are out":                        {router("a", "b").says("a", seen(59, Absent)).says("b", seen(57, Absent)), nil, at(57)},
+		"one is silent since":                 {router("a", "b").says("a", seen(59, Absent)).says("b", seen(45, Absent), none), nil, at(45)},
+		"one was never heard":                 {router("a", "b").says("a", seen(59, Absent)).says("b", none), nil, at(-3600)},
+		"one is silent and on its way out":    {router("a", "b").says("a", seen(59, Absent)).says("b", none), func(r *Routed) { r.Fleet.Processes[1].LeavingBy = at(70) }, at(59)},
+		"and should be gone by now":           {router("a", "b").says("a", seen(59, Absent)).says("b", none), func(r *Routed) { r.Fleet.Processes[1].LeavingBy = at(59) }, at(-3600)},
+		"one has just begun and is not asked": {router("a", "b").says("a", seen(59, Absent)), func(r *Routed) { r.Fleet.Processes[1].StartedAt = at(55) }, at(55)},
+		"nobody could list them for a while":  {router("a").says("a", seen(40, Absent)), func(r *Routed) { r.Fleet.ListedAt = at(40) }, at(40)},
+		"one can choose it":                   {router("a", "b").says("a", seen(59, Absent)).says("b", seen(58, Selectable)), nil, time.Time{}},
+		"one would choose it again":           {router("a", "b").says("a", seen(59, Absent)).says("b", seen(58, Absent, returns)), nil, time.Time{}},
+		"one does not say enough":             {router("a", "b").says("a", seen(59, Absent)).says("b", seen(58, MembershipUnknown)), nil, time.Time{}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			if c.change != nil {
+				c.change(c.routed)
+			}
+			v, _ := c.routed.Prove(at(0), at(60))
+			assert.Equal(t, c.want, v.QuietAt)
+		})
+	}
 }
 
 // A list of nobody is that of a router that has let the last one go, or of one that has
@@ -349,16 +379,16 @@ func TestTestimonies(t *testing.T) {
 		all[i].Process = Process{Pod: all[i].Process.Pod}
 	}
 	assert.Equal(t, []Testimony{
-		{Process: Process{Pod: "a"}, OutSince: at(50), AskedAt: at(59)},
+		{Process: Process{Pod: "a"}, CloserAt: at(59), AskedAt: at(59)},
 		{Process: Process{Pod: "b"}, Missing: names.HeldRouterSelects, Message: "2 sent to it in the last 10s", AskedAt: at(58), Dispatches: 2},
 		{Process: Process{Pod: "c"}, Missing: names.HeldRouterUnread, Message: "its API wants a token", AskedAt: at(57)},
-		{Process: Process{Pod: "d"}, Missing: names.HeldRouterHolds, Message: "4 bound to it", OutSince: at(58), AskedAt: at(58)},
+		{Process: Process{Pod: "d"}, Missing: names.HeldRouterHolds, Message: "4 bound to it", CloserAt: at(58), AskedAt: at(58)},
 	}, all)
 
 	r.Fleet.Processes = []Process{r.Fleet.Processes[0], r.Fleet.Processes[3]}
 	v, _ = r.Prove(at(0), at(60))
 	assert.Equal(t, names.HeldRouterHolds, v.Missing)
-	assert.Equal(t, at(59), v.QuietAt, "none can choose it any more, so the proof comes closer")
+	assert.Equal(t, at(58), v.QuietAt, "none can choose it any more, so the proof comes closer")
 }
 
 // TestUnknownNeverProvesOfARouter takes evidence at random, and takes from it what must
