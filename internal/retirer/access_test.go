@@ -2,7 +2,12 @@ package retirer
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -118,4 +123,36 @@ func TestWhatKeepsARouterFromBeingAsked(t *testing.T) {
 	}
 	_, _, err := (&routers{}).access(t.Context(), routerRef{name: "another"})
 	require.ErrorContains(t, err, "another is no router that this version can ask")
+}
+
+func TestACertificateIsCheckedAsTheSpecSays(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	for sentence, c := range map[string]struct {
+		ca  []byte
+		ref routerRef
+		err string
+	}{
+		"its authority is in the Secret, and it is for the address": {ca, routerRef{secretName: "access"}, ""},
+		"and for the name that the spec has":                        {ca, routerRef{secretName: "access", serverName: "example.com"}, ""},
+		"and not for it":                                            {ca, routerRef{secretName: "access", serverName: "router.example"}, "router.example"},
+		"nobody knows its authority":                                {nil, routerRef{}, "unknown authority"},
+		"nobody wants to know":                                      {nil, routerRef{skipVerify: true}, ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			c.ref.name, c.ref.secure = v1alpha1.SGLangGateway, true
+			r := &routers{live: &gateway{secret: map[string][]byte{"ca.crt": c.ca}}, clock: clock.RealClock{}}
+			_, asked, err := r.access(t.Context(), c.ref)
+			require.NoError(t, err)
+			response, err := asked.Get(server.URL)
+			if c.err != "" {
+				require.ErrorContains(t, err, c.err)
+				return
+			}
+			require.NoError(t, err)
+			require.NoError(t, response.Body.Close())
+		})
+	}
 }
