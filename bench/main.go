@@ -30,8 +30,8 @@ import (
 	"github.com/lastcall-dev/lastcall/test/cluster/node"
 )
 
-// most bounds each part but the retirer's for itself: (e) on two cores that others
-// use as well. Building programs takes as long as it takes.
+// most bounds each part but those of the retirer for itself: (e) on two cores that
+// others use as well. Building programs takes as long as it takes.
 const most = 8 * time.Minute
 
 func limit(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
@@ -41,6 +41,8 @@ func limit(ctx context.Context, most time.Duration) (context.Context, context.Ca
 func main() {
 	only := flag.String("only", "", "measure this alone: "+strings.Join(partNames(), ", "))
 	flag.IntVar(&atOnce, "at-once", 500, "how many owners (h) scales down at once, from 1")
+	flag.IntVar(&targets, "targets", 100, "how many owners behind one router (i) scales down at once, from 1")
+	flag.StringVar(&onlyRouter, "router", "", "have (i) measure this router alone: "+strings.Join(releaseNames(), ", "))
 	flag.Parse()
 	if err := bench(*only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -62,6 +64,7 @@ var parts = []part{
 	{"webhook", webhooks, bounded(measureProcesses)},
 	{"operator", onKwok("./cmd/webhook", "./cmd/operator"), measureOperator},
 	{"retirer", retirerAndSimulation, measureRetirer},
+	{"routers", onKwok(retiring...), measureRouters},
 }
 
 func partNames() (all []string) {
@@ -85,8 +88,11 @@ func bench(only string) error {
 	if only != "" && !slices.Contains(partNames(), only) {
 		return fmt.Errorf("-only=%s: must be one of %s", only, strings.Join(partNames(), ", "))
 	}
-	if atOnce < 1 {
-		return fmt.Errorf("-at-once=%d: must be 1 or more", atOnce)
+	if least := min(atOnce, targets); least < 1 {
+		return fmt.Errorf("-at-once=%d, -targets=%d: must be 1 or more", atOnce, targets)
+	}
+	if onlyRouter != "" && !slices.Contains(releaseNames(), onlyRouter) {
+		return fmt.Errorf("-router=%s: must be one of %s", onlyRouter, strings.Join(releaseNames(), ", "))
 	}
 	ctrl.SetLogger(logr.Discard()) // envtest's
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -174,8 +180,11 @@ func onKwok(packages ...string) func(dir string) [][]string {
 	}
 }
 
+// retiring are the programs of a retirement.
+var retiring = []string{"./cmd/webhook", "./cmd/operator", "./cmd/retirer", "./bench/python3"}
+
 func retirerAndSimulation(dir string) [][]string {
-	return append(onKwok("./cmd/webhook", "./cmd/operator", "./cmd/retirer", "./bench/python3")(dir), testBinary(dir, simulated))
+	return append(onKwok(retiring...)(dir), testBinary(dir, simulated))
 }
 
 // program builds with the Makefile's settings.

@@ -29,13 +29,18 @@ func scaledDown(s *scaler, calls ...controlplane.Call) *scaler {
 	return s
 }
 
-func scalers() (lastcall, yardstick *scaler) {
-	cluster := &running{
+// stoppedCluster is one in which nothing runs.
+func stoppedCluster() *running {
+	return &running{
 		plane:       &controlplane.Plane{ControllerManager: &controlplane.Process{}},
 		controllers: map[string]*controlplane.Process{"operator": {}},
 	}
+}
+
+func scalers() (lastcall, yardstick *scaler) {
+	cluster := stoppedCluster()
 	lastcall = scaledDown(
-		lastcallScaler(cluster),
+		lastcallScaler(cluster, sizeBefore),
 		called(retirerUser, "get", "pods/exec", "bench-0-server-3", 101, 2*time.Second),
 		called(retirerUser, "get", "pods/exec", "bench-1-server-3", 101, 3*time.Second),
 		called(retirerUser, "get", "pods/exec", "bench-1-server-3", 101, 4*time.Second),

@@ -23,7 +23,7 @@ const (
 // measureRetirement takes the figures of (g), and a table of the API calls of one
 // retirement.
 func measureRetirement(ctx context.Context, cluster *running, engines served) ([]figure, string, error) {
-	lastcall, yardstick := lastcallScaler(cluster), statefulSetScaler(cluster)
+	lastcall, yardstick := lastcallScaler(cluster, sizeBefore), statefulSetScaler(cluster)
 	for _, s := range []*scaler{lastcall, yardstick} {
 		say("(g) one replica of one %s goes", s.kind)
 		if err := s.once(ctx); err != nil {
@@ -33,7 +33,7 @@ func measureRetirement(ctx context.Context, cluster *running, engines served) ([
 	figures := oneFigures(lastcall, yardstick)
 	var waiting []*scaler
 	for _, e := range engine.All() {
-		waiting = append(waiting, of(lastcallScaler(cluster), e))
+		waiting = append(waiting, of(lastcallScaler(cluster, sizeBefore), e))
 	}
 	say("(g) %d busy engines of each kind become idle", watched)
 	idleAt, err := becomeIdle(ctx, waiting, engines)

@@ -16,13 +16,7 @@ func measureRetirer(ctx context.Context, dir string) (figures []figure, notes st
 		return nil, "", err
 	}
 	say("(g) and (h) bringing up a control plane whose nodes kwok plays")
-	engines := served(filepath.Join(dir, "metrics"))
-	if err := engines.inFlight(0); err != nil {
-		return nil, "", err
-	}
-	// The shell of a read finds bench/python3 there, and nothing else.
-	environment := map[string]string{"PATH": dir, "LASTCALL_BENCH_BODY": string(engines)}
-	cluster, err := bringUp(limited, dir, environment, "operator", "retirer")
+	cluster, engines, err := bringUpRetirer(limited, dir)
 	if err != nil {
 		return figures, "", err
 	}
@@ -34,4 +28,17 @@ func measureRetirer(ctx context.Context, dir string) (figures []figure, notes st
 	}
 	many, said, err := measureScaleDown(limited, cluster)
 	return append(figures, many...), calls + "\n" + said, err
+}
+
+// bringUpRetirer brings up operator and retirer on a control plane, with engines that
+// are idle until it is said otherwise.
+func bringUpRetirer(ctx context.Context, dir string) (*running, served, error) {
+	engines := served(filepath.Join(dir, "metrics"))
+	if err := engines.inFlight(0); err != nil {
+		return nil, "", err
+	}
+	// The shell of a read finds bench/python3 there, and nothing else.
+	environment := map[string]string{"PATH": dir, "LASTCALL_BENCH_BODY": string(engines)}
+	cluster, err := bringUp(ctx, dir, environment, "operator", "retirer")
+	return cluster, engines, err
 }

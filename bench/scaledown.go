@@ -26,7 +26,7 @@ func (p *process) measure(into *usage) (err error) {
 // measureScaleDown takes the figures of (h): nothing changes for a minute, then all
 // owners of one kind are scaled down by one, then nothing changes again.
 func measureScaleDown(ctx context.Context, cluster *running) ([]figure, string, error) {
-	lastcall, yardstick := lastcallScaler(cluster), statefulSetScaler(cluster)
+	lastcall, yardstick := lastcallScaler(cluster, sizeBefore), statefulSetScaler(cluster)
 	retirer := &process{pid: cluster.controllers["retirer"].PID}
 	manager := &process{pid: cluster.plane.ControllerManager.PID}
 	for _, s := range []*scaler{lastcall, yardstick} {

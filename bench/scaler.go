@@ -15,7 +15,7 @@ import (
 	"github.com/lastcall-dev/lastcall/bench/controlplane"
 )
 
-// sizeBefore is how many replicas each owner has until one is taken away.
+// sizeBefore is how many replicas each owner of (g) and (h) has until one is taken away.
 const sizeBefore = 4
 
 // A scaler is a contender whose owners are scaled down by one.
@@ -41,12 +41,13 @@ type scaler struct {
 	quietBefore, quietAfter []controlplane.Call
 }
 
-func lastcallScaler(cluster *running) *scaler {
+// lastcallScaler has ModelDeployments with so many replicas until one is taken away.
+func lastcallScaler(cluster *running, size int) *scaler {
 	return &scaler{
-		contender: modelDeployments(cluster.plane, cluster.controllers["operator"], sizeBefore),
+		contender: modelDeployments(cluster.plane, cluster.controllers["operator"], size),
 		deleter:   retirerUser, users: []string{retirerUser, operatorUser},
 		replicasPath: "/spec/roles/0/replicas",
-		pod:          func(owner string) string { return fmt.Sprintf("%s-%s-%d", owner, role, sizeBefore-1) },
+		pod:          func(owner string) string { return fmt.Sprintf("%s-%s-%d", owner, role, size-1) },
 		end: func(list client.ObjectList) (ends []string) {
 			for _, md := range list.(*v1alpha1.ModelDeploymentList).Items {
 				ends = append(ends, endOf(md.Status))
@@ -98,7 +99,7 @@ func (s *scaler) create(ctx context.Context, n int) (err error) {
 
 // scale takes one replica from each owner, at once.
 func (s *scaler) scale(ctx context.Context) error {
-	patch := client.RawPatch(types.JSONPatchType, fmt.Appendf(nil, `[{"op": "replace", "path": %q, "value": %d}]`, s.replicasPath, sizeBefore-1))
+	patch := client.RawPatch(types.JSONPatchType, fmt.Appendf(nil, `[{"op": "replace", "path": %q, "value": %d}]`, s.replicasPath, s.replicas-1))
 	var all sync.WaitGroup
 	at, errs := make([]time.Time, s.owners), make([]error, creators)
 	s.first, s.at = time.Now(), map[string]time.Time{}

@@ -22,6 +22,8 @@ type Router struct {
 	client  *http.Client
 	log     *slog.Logger
 	restart func()
+	// asked is told of each request that anybody makes; nil where nobody wants to know.
+	asked func(*http.Request)
 
 	listeners [3]net.Listener // Listen, Metrics, Admin
 
@@ -49,6 +51,14 @@ func New(o Options, source Source, out io.Writer, restart func()) (*Router, erro
 		}},
 	}, nil
 }
+
+// ReachEngines has it send what it sends to engines through a transport of the caller's,
+// and not over the network. Call it before Run.
+func (r *Router) ReachEngines(through http.RoundTripper) { r.client.Transport = through }
+
+// TellRequests has somebody told of every request that is made of it, by clients and by
+// who asks it, before that is answered. Call it before Run.
+func (r *Router) TellRequests(to func(*http.Request)) { r.asked = to }
 
 // listen opens the ports.
 func (r *Router) listen() error {
@@ -92,7 +102,12 @@ func (r *Router) serve(ctx, cut context.Context) error {
 			continue
 		}
 		server := &http.Server{
-			Handler:           http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { handler(r.current()).ServeHTTP(w, req) }),
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				if r.asked != nil {
+					r.asked(req)
+				}
+				handler(r.current()).ServeHTTP(w, req)
+			}),
 			ReadHeaderTimeout: time.Minute, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 		}
 		servers = append(servers, server)
