@@ -43,6 +43,7 @@ build: ## The binaries, into out/bin
 images: ## Container images as archives, into out/images (no registry or daemon needed)
 	go run ./hack/images -version $(VERSION) -out $(OUT)/images
 	go run ./test/engine/image -o $(OUT)/images
+	go run ./test/router/image -o $(OUT)/images
 
 ##@ Suites
 
@@ -63,12 +64,12 @@ test-envtest: setup ## Against a real API server that has what the chart renders
 test-e2e: setup ## Against a real kubelet; on the cluster of KUBECONFIG if that is set
 	go run ./test/cluster binaries
 	go test -timeout 15m ./test/cluster/...
-	go test -timeout 45m -parallel 4 ./test/e2e/...
+	go test -timeout 60m -parallel 4 ./test/e2e/...
 
 .PHONY: test-kueue
 test-kueue: setup ## Beside Kueue's own controllers, which take minutes to compile; apart from test
 	go run ./test/cluster binaries
-	go test -timeout 45m -count 1 ./test/kueue/...
+	go test -timeout 60m -count 1 ./test/kueue/...
 
 .PHONY: sim
 sim: setup ## The retirement protocol in a million seeded worlds; less than an hour

@@ -15,6 +15,7 @@ import (
 	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/test/cluster/kube"
 	"github.com/lastcall-dev/lastcall/test/engine/bundle"
+	routers "github.com/lastcall-dev/lastcall/test/router/bundle"
 )
 
 // Release is the name and Namespace the place that the README installs it under.
@@ -32,6 +33,21 @@ func Images(ctx context.Context, c *kube.Cluster) error {
 	}
 	defer remove()
 	return c.Load(ctx, archives...)
+}
+
+// Routers builds the image of the fake routers and loads it into the cluster, under the
+// names of all of them.
+func Routers(ctx context.Context, c *kube.Cluster) error {
+	dir, err := os.MkdirTemp("", "lastcall-routers-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
+	archive, err := routers.Write(ctx, dir, routers.Releases...)
+	if err != nil {
+		return err
+	}
+	return c.Load(ctx, archive)
 }
 
 // Build builds the images of lastcall and these of the stand-in engine, side by
