@@ -27,7 +27,7 @@ func (s *step) routed(t *v1alpha1.RetirementTarget, members []bound) (reason str
 	s.askRouter(b)
 	s.probe(t, b, true)
 	seen := s.seen.Routed[b.UID]
-	told, leaving := s.tell(t, b, &seen)
+	told, leaves := s.tell(t, b, &seen)
 	after := withdrawnFrom(t)
 	verdict, all := seen.Prove(after, s.now)
 	s.testify(t, all)
@@ -41,7 +41,7 @@ func (s *step) routed(t *v1alpha1.RetirementTarget, members []bound) (reason str
 		t.Message = cmp.Or(verdict.Message, t.Message)
 	}
 	closer = verdict.QuietAt
-	if leaving {
+	if leaves && t.State == v1alpha1.StateDisqualified { // where it would come back until it is marked
 		closer = s.now
 	}
 	return verdict.Missing, closer, told
@@ -66,18 +66,19 @@ func (s *step) askRouter(b bound) {
 
 // tell tells those processes to leave a target alone that have to be told and say that
 // they can choose it; never one that has not said so, because to be told twice ends the
-// drain of some. When it was told is written before it is. Leaving is one that is still
-// letting a target go that it does not choose any more.
-func (s *step) tell(t *v1alpha1.RetirementTarget, b bound, seen *withdraw.Routed) (told, leaving bool) {
+// drain of some. When it was told is written before it is. The target leaves when
+// none of them chooses it any more, and they are told when none lists it either.
+func (s *step) tell(t *v1alpha1.RetirementTarget, b bound, seen *withdraw.Routed) (told, leaves bool) {
 	after := withdrawnFrom(t)
 	told = !seen.Fleet.ListedAt.IsZero()
+	leaves = slices.ContainsFunc(seen.Fleet.Processes, func(p withdraw.Process) bool { return p.Told })
 	for _, p := range seen.Fleet.Processes {
 		if !p.Told {
 			continue
 		}
 		last := seen.Last(p, after)
 		told = told && last != nil && last.Membership == withdraw.Absent
-		leaving = leaving || last != nil && last.Membership == withdraw.Unselectable
+		leaves = leaves && last != nil && (last.Membership == withdraw.Absent || last.Membership == withdraw.Unselectable)
 		listed := s.router(t, p)
 		at := s.at()
 		switch {
@@ -91,7 +92,7 @@ func (s *step) tell(t *v1alpha1.RetirementTarget, b bound, seen *withdraw.Routed
 			s.do(WithdrawFromRouter{Process: p, Pod: PodRef{Name: b.Name, UID: b.UID}})
 		}
 	}
-	return told, leaving
+	return told, leaves
 }
 
 // router is what a target lists of a process, from now on if nothing was; nil where

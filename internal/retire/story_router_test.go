@@ -107,6 +107,10 @@ func (s *story) sighting(r *playedRouter, m *Member, sent time.Time, says string
 		said = withdraw.Sighting{SentAt: sent, ReceivedAt: s.now, Run: said.Run, Why: "no answer in 2 s"}
 	case "selects":
 		said.Membership = withdraw.Selectable
+	case "drains":
+		if said.Membership == withdraw.Absent {
+			said.Membership = withdraw.Unselectable
+		}
 	case "nobody":
 		if said.Membership == withdraw.Absent {
 			said.Membership = withdraw.Emptied

@@ -33,7 +33,7 @@ import (
 //	    what a stranger does to a Pod
 //	crash [away=5m]
 //	    the process ends and another one takes over, at once or after a while
-//	run [for=30s] [until=STATE] [read=busy:N|REASON] [NAME=busy:N] [connections=N] [ROUTER=selects|silent|returns|nobody|holds:N] [bypassed] [deletes=REFUSAL] [marks=refused] [workloads=refused|unread:N] [stuck] [crashes]
+//	run [for=30s] [until=STATE] [read=busy:N|REASON] [NAME=busy:N] [connections=N] [ROUTER=selects|silent|returns|drains|nobody|holds:N] [bypassed] [deletes=REFUSAL] [marks=refused] [workloads=refused|unread:N] [stuck] [crashes]
 //	    rounds, each when the last one asked for it or the API server tells of
 //	    something, until nothing is to be done any more. What was read meanwhile is
 //	    said; engines are idle where it is not. With crashes the process ends after

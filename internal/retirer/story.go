@@ -164,7 +164,7 @@ func change(replica string, before, now *v1alpha1.RetirementTarget) news {
 	case v1alpha1.StateSettling:
 		return news{}
 	}
-	told := now.State == v1alpha1.StateDisqualified && now.Reason == names.HeldRouterSelects // it is being told
+	told := now.State == v1alpha1.StateDisqualified && (now.Reason == names.HeldRouterSelects || now.Reason == names.HeldRouterReturns)
 	if told || slices.Contains(quiet, now.Reason) || before.Reason == now.Reason {
 		return news{}
 	}
