@@ -41,7 +41,7 @@ func foresee(md *v1alpha1.ModelDeployment, role string, replicas int32) string {
 	if md.Spec.Router != nil {
 		fmt.Fprintf(&out, "Each process of %s is asked about it first. See that these are all of them and no others:\n    kubectl get pods %s\n", md.Spec.Router.Name, findRouter(md))
 	}
-	if unprovable := foreseeHeld(md, r); unprovable != "" {
+	if unprovable := foreseeHeld(md, r, replicas); unprovable != "" {
 		out.WriteString("Warning: " + unprovable)
 	}
 	fmt.Fprintf(&out, "See how it goes:\n    kubectl lastcall explain %s -n %s\n", md.Name, md.Namespace)
@@ -99,8 +99,8 @@ func targetOf(md *v1alpha1.ModelDeployment, role string, ordinal int32) *v1alpha
 }
 
 // foreseeHeld says why replicas of the role cannot be proven idle with the present
-// spec, and how to change that; empty where they can.
-func foreseeHeld(md *v1alpha1.ModelDeployment, role *v1alpha1.Role) string {
+// spec, and how to change that; empty where they can. Left are as many of the role.
+func foreseeHeld(md *v1alpha1.ModelDeployment, role *v1alpha1.Role, left int32) string {
 	end := func(reason, when string) string {
 		return fmt.Sprintf("A replica that has started is kept, serves on, and ends %s %s with %s.\n", v1alpha1.StateAborted, when, reason)
 	}
@@ -113,6 +113,9 @@ func foreseeHeld(md *v1alpha1.ModelDeployment, role *v1alpha1.Role) string {
 			end(names.RetireWithdrawalUnobservable, afterWithdraw) + "To take open connections for the proof:\n    " + directConnections(md) + "\n"
 	case render.TakenOver(role):
 		return "the command of the role is your own, so it is not known how to read its engine. " + end(names.HeldCommandTakenOver, afterWithdraw) + letGoByHand(md, role)
+	case md.Spec.Router != nil && md.Spec.Router.Name == v1alpha1.LLMDRouter && left == 0:
+		return "a picker that lists no endpoint at all proves nothing, and with all of these withdrawn it lists none unless its pool has others. " +
+			end(names.HeldRouterUnread, afterWithdraw) + "Keep one, or delete the ModelDeployment, which waits for its router no longer than that. " + letGoByHand(md, role)
 	}
 	return ""
 }

@@ -110,7 +110,7 @@ var meanings = map[string]meaning{
 			seeRouter,
 			do("No answer: spec.router.port is another one, or a NetworkPolicy does not let the retirer in (docs/routers.md has one that does), or it wants HTTPS, which spec.router.tls asks for:", editDeployment),
 			do("401 or 403: it wants a token. Put one into a Secret, name that in spec.router.secretName, and let the retirer get it (docs/routers.md has the three commands)."),
-			do("It lists no worker at all: that counts only for the retirer that has seen the replica on its list before. It is listed again by now, so retry."),
+			do("It lists no worker at all: of llm-d that proves nothing, so keep one replica; of the others it counts for the retirer that has seen the replica on the list before. It is listed again by now, so retry."),
 		},
 	},
 	names.HeldRouterSelects: {

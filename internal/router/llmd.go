@@ -121,7 +121,7 @@ func (e *picker) comesBack(b *Backend, m withdraw.Membership) (withdraw.Tri, str
 	}
 	serving, marked := b.Labels[names.LabelServing]
 	switch {
-	case m != withdraw.Absent && m != withdraw.Emptied:
+	case m != withdraw.Absent:
 		return withdraw.Unknown, ""
 	case !b.Ready: // a pool that ignores the label leaves out what is not Ready, until it is
 		return withdraw.Unknown, "the replica is not Ready, so it may be left out for that only"

@@ -58,7 +58,6 @@ func TestLLMDRouterSays(t *testing.T) {
 	unknown := func(why string) func(*want) {
 		return func(w *want) { w.membership, w.why = withdraw.MembershipUnknown, why }
 	}
-	emptied := func(w *want) { w.membership, w.returns, w.why = withdraw.Emptied, withdraw.No, "no endpoint at all" }
 	uncounted := func(why string) func(*want) { return func(w *want) { w.inFlight, w.why = nil, why } }
 	never := func(w *want) { w.inFlight, w.dispatches = nil, ptr(0.0) }
 	const noCount = "it has no llm_d_epp_inflight_requests"
@@ -88,8 +87,8 @@ func TestLLMDRouterSays(t *testing.T) {
 		"main: the old names are gone":                     {imageV11, "", lines("inference_"), nil, listed},
 		"only the old names list the replica":              {imageV10, "", lines(`endpoint="qwen-server-1`), nil, listed},
 		"only the new names list the replica":              {imageV10, "", lines(`pod="qwen-server-1`), nil, listed},
-		"it lists nobody":                                  {imageV10, "", lines("queue_size"), nil, with(emptied)},
-		"it lists only the replica, which leaves":          {imageV10, "", lines("queue_size{"), nil, with(emptied)},
+		"it lists nobody":                                  {imageV10, "", lines("queue_size"), nil, with(unknown("no endpoint at all"))},
+		"it lists only the replica, which leaves":          {imageV10, "", lines("queue_size{"), nil, with(unknown("no endpoint at all"))},
 		"it serves several pools, and one may not be known yet": {imageV10, "", func(s *stage) {
 			outOfPool(s)
 			s.metrics += `llm_d_epp_per_endpoint_queue_size{model_server_endpoint="other-0-rank-0",name="other"} 0` + "\n"
@@ -149,7 +148,7 @@ func TestLLMDRouterSays(t *testing.T) {
 		"its page ends in the middle of a line": {imageV10, "", func(s *stage) { s.metrics = strings.TrimSuffix(outOf(s.metrics), "\n") }, nil, want{why: "in the middle of a line"}},
 		"its page has a broken line":            {imageV10, "", func(s *stage) { s.metrics = outOf(s.metrics) + "llm_d_epp_inflight_requests{endpoint_name=\"x\n" }, nil, want{why: "a line that cannot be read"}},
 		"its page has a series twice":           {imageV10, "", func(s *stage) { s.metrics += "llm_d_epp_request_running{model_name=\"Qwen/Qwen2.5-7B-Instruct\"} 7\n" }, nil, want{why: "twice"}},
-		"its page is empty":                     {imageV10, "", func(s *stage) { s.metrics = "\n" }, nil, with(unknown("neither endpoints nor"), uncounted(noCount), picks(nil, ""), func(w *want) { w.why = "" })},
+		"its page is empty":                     {imageV10, "", func(s *stage) { s.metrics = "\n" }, nil, with(unknown("no endpoint at all"), uncounted(noCount), picks(nil, ""), func(w *want) { w.why = "" })},
 		"it wants a token":                      {imageV10, "", refusing(t, http.StatusUnauthorized), nil, want{why: "GET /metrics: it answers 401 and wants credentials"}},
 		"it does not let lastcall in":           {imageV10, "", refusing(t, http.StatusForbidden), nil, want{why: "it answers 403"}},
 	} {

@@ -86,12 +86,8 @@ func (e *picker) membership(b *Backend) (withdraw.Membership, string) {
 			return withdraw.Selectable, ""
 		}
 	}
-	switch {
-	case len(e.pools) > 0:
-	case !e.picking:
-		return withdraw.MembershipUnknown, "its metrics have neither endpoints nor what it has chosen"
-	default:
-		return withdraw.Emptied, "it lists no endpoint at all, so it may not know its pool yet"
+	if len(e.pools) == 0 { // nothing says how many there are, so they may as well be left out
+		return withdraw.MembershipUnknown, "it lists no endpoint at all, so it may not know its pool yet"
 	}
 	for _, p := range e.pools {
 		switch {

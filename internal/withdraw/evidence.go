@@ -64,7 +64,7 @@ const (
 	Unselectable
 	// Absent is not in a list that is known to be whole.
 	Absent
-	// Emptied is in a list of nobody: Absent where this run has listed it before, and else
+	// Emptied is in a list that says that it has nobody: Absent where this run has listed it before, and else
 	// unknown, since it may not have looked yet.
 	Emptied
 )

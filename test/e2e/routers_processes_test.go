@@ -155,14 +155,22 @@ func TestRouterGetsAReplicaBack(t *testing.T) {
 
 // Of who lists nobody nothing is known, unless it has listed the last one before.
 func TestLastReplicaBehindARouter(t *testing.T) {
-	for _, release := range []bundle.Release{vllmRouter, llmdRouter} {
+	for release, end := range map[bundle.Release]v1alpha1.RetirementEnd{vllmRouter: v1alpha1.EndCompleted, llmdRouter: v1alpha1.EndAborted} {
 		t.Run(string(release.Family), func(t *testing.T) {
 			f := behind(t, router.Router{Release: release}, v1alpha1.RetirementBudgets{}, server(1))
+			before := f.uids(t)
 			records := stream(t, f.cluster, f.key.Namespace, f.router.Name, "--max-tokens=20")
 			f.scale(t, 0)
-			_, said := f.over(t, v1alpha1.EndCompleted, time.Time{})
-			said.requireWhole(t, f.processes(t), release == vllmRouter, "qwen-server-0")
-			require.Empty(t, f.uids(t))
+			last, said := f.over(t, end, time.Time{})
+			if end == v1alpha1.EndCompleted {
+				said.requireWhole(t, f.processes(t), true, "qwen-server-0")
+				require.Empty(t, f.uids(t))
+			} else {
+				require.Equal(t, names.HeldRouterUnread, last.Reason, "metrics without endpoints are also those of who knows none")
+				require.Equal(t, before, f.uids(t))
+				f.serves(t, "qwen-server-0")
+				f.choosable(t)
+			}
 			uncut(t, records())
 		})
 	}
