@@ -34,7 +34,11 @@ func (e *explainer) timeLeft(t *v1alpha1.RetirementTarget) (time.Time, string) {
 	}
 	switch t.State {
 	case v1alpha1.StateAdmitted, v1alpha1.StateDisqualified:
-		if t.State == v1alpha1.StateDisqualified && ofRouter(t.Reason) {
+		switch {
+		case t.State != v1alpha1.StateDisqualified || !ofRouter(t.Reason):
+		case t.Reason == names.HeldRouterReturns && e.md.DeletionTimestamp == nil:
+			return bound(max(drain, retire.DefaultWithdraw), "draining, for as long as no process that was told chooses it", byDefault)
+		default:
 			return bound(retire.DefaultWithdraw, "withdrawal by default, and longer while its engine is busy", true)
 		}
 		return deadline, fmt.Sprintf("until %s, the deadline of the whole retirement; %s", e.when(deadline), then)
