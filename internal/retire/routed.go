@@ -13,9 +13,6 @@ import (
 	"github.com/lastcall-dev/lastcall/internal/withdraw"
 )
 
-// maxRouters is how many of a router's processes a target lists.
-const maxRouters = 64
-
 // routed is reachable by what every process of the router says, and reports whether all
 // that have to be told were told and have done it, so that the members may be marked: a
 // router that follows the mark at the same time would end its own drain.
@@ -100,7 +97,7 @@ func (s *step) tell(t *v1alpha1.RetirementTarget, b bound, seen *withdraw.Routed
 func (s *step) router(t *v1alpha1.RetirementTarget, p withdraw.Process) *v1alpha1.RetirementRouter {
 	at := slices.IndexFunc(t.Routers, func(r v1alpha1.RetirementRouter) bool { return r.UID == p.UID })
 	if at < 0 {
-		if len(t.Routers) >= maxRouters {
+		if len(t.Routers) >= MaxRouters {
 			return nil
 		}
 		at = len(t.Routers)
@@ -160,12 +157,10 @@ func (s *step) restore(t *v1alpha1.RetirementTarget) bool {
 	if !s.asks() || len(toldOf(t)) == 0 {
 		return true
 	}
-	members := s.bound(t)
-	at := slices.IndexFunc(members, func(b bound) bool { return b.Answering && staying(b) })
-	if at < 0 {
+	b, stays := s.stillThere(t)
+	if !stays {
 		return true
 	}
-	b := members[at]
 	seen := s.seen.Routed[b.UID]
 	if next := seen.Fleet.ListedAt.Add(RestoreInterval); s.now.Before(t.PhaseStartedAt.Add(s.spec.Budgets.Withdraw)) || !s.now.Before(next) {
 		s.askRouter(b)
@@ -187,6 +182,16 @@ func (s *step) restore(t *v1alpha1.RetirementTarget) bool {
 	return restored
 }
 
+// stillThere is the member that answers for a target that is kept; false where it goes.
+func (s *step) stillThere(t *v1alpha1.RetirementTarget) (bound, bool) {
+	for _, b := range s.bound(t) {
+		if b.Answering && staying(b) {
+			return b, true
+		}
+	}
+	return bound{}, false
+}
+
 // settled is from when a process that lists a target goes on to list it.
 func (s *step) settled(t *v1alpha1.RetirementTarget, p withdraw.Process) time.Time {
 	for _, r := range toldOf(t) {
@@ -204,13 +209,12 @@ func (s *step) observe(t *v1alpha1.RetirementTarget) {
 	if !s.asks() || t.Reason != names.HeldPrefillDecode || !s.now.Before(t.PhaseStartedAt.Add(s.spec.Budgets.Withdraw)) {
 		return
 	}
-	members := s.bound(t)
-	at := slices.IndexFunc(members, func(b bound) bool { return b.Answering && staying(b) })
-	if at < 0 {
+	b, stays := s.stillThere(t)
+	if !stays {
 		return
 	}
-	s.askRouter(members[at])
-	seen := s.seen.Routed[members[at].UID]
+	s.askRouter(b)
+	seen := s.seen.Routed[b.UID]
 	_, all := seen.Prove(t.PhaseStartedAt.Time, s.now)
 	for i := range all {
 		if last := seen.Last(all[i].Process, t.PhaseStartedAt.Time); last != nil {

@@ -67,6 +67,8 @@ const (
 	maxListed = 128
 	// MaxMembers is how many Pods one operation takes away, unless one replica has more.
 	MaxMembers = 1024
+	// MaxRouters is how many processes of its router a target lists.
+	MaxRouters = 64
 	// SettleSlack is what Pods may need beyond their grace period to be gone.
 	SettleSlack = 30 * time.Second
 	// ReadInterval is the time between the starts of two reads of a member. Proofs take

@@ -74,11 +74,11 @@ func (b bearer) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.URL.Port() != b.port {
 		return b.RoundTripper.RoundTrip(request)
 	}
-	request = request.Clone(request.Context())
-	request.Header.Set("Authorization", "Bearer "+b.token)
 	if !validHeader(b.token) {
 		return nil, errors.New("the token of its Secret is no bearer token")
 	}
+	request = request.Clone(request.Context())
+	request.Header.Set("Authorization", "Bearer "+b.token)
 	return b.RoundTripper.RoundTrip(request)
 }
 

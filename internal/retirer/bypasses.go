@@ -70,11 +70,7 @@ func (p pools) bypass(b *router.Backend) bypass {
 	if p.err != "" {
 		return bypass{withdraw.Unknown, p.err}
 	}
-	serving := labels.Set{}
-	for key, value := range b.Labels {
-		serving[key] = value
-	}
-	serving[names.LabelServing] = names.Serving
+	serving := labels.Merge(b.Labels, labels.Set{names.LabelServing: names.Serving}) // as it was before the mark
 	for _, one := range p.open {
 		if one.selector == nil || one.selector.Matches(serving) {
 			return bypass{withdraw.Yes, fmt.Sprintf("InferencePool %s fails open: its gateway chooses replicas by itself where its picker does not answer", one.name)}

@@ -63,14 +63,8 @@ type slots chan struct{}
 // await waits for a time and then for a slot, and reports whether it has one. What has
 // a slot gives it back.
 func (s slots) await(ctx context.Context, c clock.WithDelayedExecution, wait time.Duration) bool {
-	if wait > 0 {
-		timer := c.NewTimer(wait)
-		defer timer.Stop()
-		select {
-		case <-timer.C():
-		case <-ctx.Done():
-			return false
-		}
+	if !pause(ctx, c, wait) {
+		return false
 	}
 	select {
 	case s <- struct{}{}:
@@ -81,3 +75,18 @@ func (s slots) await(ctx context.Context, c clock.WithDelayedExecution, wait tim
 }
 
 func (s slots) done() { <-s }
+
+// pause waits for a time, and reports whether it has passed before the context ended.
+func pause(ctx context.Context, c clock.WithDelayedExecution, wait time.Duration) bool {
+	if wait <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := c.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

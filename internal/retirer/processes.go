@@ -19,6 +19,7 @@ import (
 
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
 	"github.com/lastcall-dev/lastcall/internal/mutate"
+	"github.com/lastcall-dev/lastcall/internal/retire"
 	"github.com/lastcall-dev/lastcall/internal/router"
 	"github.com/lastcall-dev/lastcall/internal/withdraw"
 )
@@ -54,9 +55,6 @@ func refOf(md *v1alpha1.ModelDeployment) routerRef {
 	}
 	return ref
 }
-
-// maxProcesses is how many processes a router may have: as many as a status can list.
-const maxProcesses = 64
 
 // fleet is the processes of a router, as the API server had them.
 type fleet struct {
@@ -96,8 +94,8 @@ func (r *routers) list(ctx context.Context, ref routerRef, known map[types.UID]s
 	switch {
 	case err != nil:
 		l.err = "listing the router's Pods: " + err.Error()
-	case len(l.processes) > maxProcesses:
-		l.err = fmt.Sprintf("spec.router.podSelector selects %d Pods, and at most %d processes of a router are asked", len(l.processes), maxProcesses)
+	case len(l.processes) > retire.MaxRouters:
+		l.err = fmt.Sprintf("spec.router.podSelector selects %d Pods, and at most %d processes of a router are asked", len(l.processes), retire.MaxRouters)
 	}
 	return l
 }

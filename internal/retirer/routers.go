@@ -107,14 +107,8 @@ func (r *routers) ask(ref routerRef, w wanted) {
 	}
 	wait := a.startedAt.Add(lookInterval).Sub(r.clock.Now())
 	a.busy = r.begin(func(ctx context.Context) {
-		if wait > 0 {
-			timer := r.clock.NewTimer(wait)
-			defer timer.Stop()
-			select {
-			case <-timer.C():
-			case <-ctx.Done():
-				return
-			}
+		if !pause(ctx, r.clock, wait) {
+			return
 		}
 		for key := range r.look(ctx, ref) {
 			r.wake(key)

@@ -25,8 +25,7 @@ type Testimony struct {
 	// whole. Message is what was seen of it.
 	Missing, Message string
 	// CloserAt is when its part last came closer: it said that it cannot choose the replica
-	// and would not by itself, or began to run, or is on its way out. Silence does not take
-	// that back. Zero where its last word was another one.
+	// and would not by itself, or began to run. Silence does not take that back. Zero where its last word was another one.
 	CloserAt time.Time
 	// AskedAt is when it was asked last; zero where it never was.
 	AskedAt time.Time
@@ -88,7 +87,8 @@ func conclude(all []Testimony, now time.Time) (v Verdict) {
 			worst = at
 			v.Missing, v.Message = t.Missing, t.Process.Pod+": "+cmp.Or(t.Message, "nothing more is known")
 		}
-		if t.CloserAt.Before(v.QuietAt) {
+		// One on its way out need not say anything: its end is its part of the proof.
+		if t.CloserAt.Before(v.QuietAt) && !now.Before(t.Process.LeavingBy) {
 			v.QuietAt = t.CloserAt
 		}
 	}
@@ -102,9 +102,6 @@ func conclude(all []Testimony, now time.Time) (v Verdict) {
 func (r *Routed) testimony(p Process, marked, now time.Time) (t Testimony) {
 	t.Process = p
 	said := r.said(p, marked)
-	if now.Before(p.LeavingBy) {
-		defer func() { t.CloserAt = now }()
-	}
 	if len(said) == 0 {
 		t.CloserAt = p.StartedAt
 		t.Missing = names.HeldRouterNotAsked
