@@ -38,8 +38,9 @@ type Reconciler struct {
 // NeedLeaderElection keeps a replica that does not lead from reading.
 func (r *Reconciler) NeedLeaderElection() bool { return true }
 
-// conflictDelay is about what a cache takes to catch up.
-const conflictDelay = time.Second
+// conflictDelay is what the operator takes to write what it makes of the same news. What
+// is decided then is decided from the API server, so no cache has to catch up.
+const conflictDelay = 100 * time.Millisecond
 
 // Reconcile brings the retirement of one ModelDeployment a step further.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {

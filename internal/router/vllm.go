@@ -53,14 +53,11 @@ func vllmSighting(v *visit, c *chosen, a args, b *Backend, s *withdraw.Sighting)
 		s.Membership = withdraw.Absent
 	}
 	s.Returns = why.of(comesBack(a, b))
-	s.Window, s.Holds = vllmWindow, pairs(a, v.roster)
+	s.Window = vllmWindow
+	holds, held := vllmHolds(a, v.roster)
+	s.Holds = why.of(holds, held)
 	atSelection := withdraw.Unknown
-	switch s.Holds {
-	case withdraw.Yes:
-		why.add("it holds a request for a decode worker while another prefills, and counts that nowhere")
-	case withdraw.Unknown:
-		why.add("its command line is not known, so it may hold requests while others prefill")
-	case withdraw.No:
+	if s.Holds == withdraw.No {
 		atSelection = withdraw.Yes
 	}
 	why.add("its load gauges do not count what is in flight")
@@ -68,6 +65,24 @@ func vllmSighting(v *visit, c *chosen, a args, b *Backend, s *withdraw.Sighting)
 	s.Dispatches, uncounted = c.of(b, own, atSelection)
 	why.add(uncounted)
 	s.Why = why.String()
+}
+
+// vllmHolds is whether a request that has a worker can wait for longer than the window.
+func vllmHolds(a args, r *roster) (withdraw.Tri, string) {
+	switch pairs(a, r) {
+	case withdraw.Yes:
+		return withdraw.Yes, "it holds a request for a decode worker while another prefills, and counts that nowhere"
+	case withdraw.Unknown:
+		return withdraw.Unknown, "its command line is not known, so it may hold requests while others prefill"
+	case withdraw.No:
+	}
+	switch {
+	case a.has("enable-program-scheduling"): // a program has one worker, and its requests wait for room there
+		return withdraw.Yes, "it keeps requests for a worker until that has room (--enable-program-scheduling)"
+	case !r.http:
+		return withdraw.Unknown, "it is not known to speak HTTP to all workers, and how long it takes otherwise is not known"
+	}
+	return withdraw.No, ""
 }
 
 // Withdraw removes every entry of the replica, and the one it would have if the list

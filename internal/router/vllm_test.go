@@ -3,6 +3,7 @@ package router
 import (
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -122,6 +123,17 @@ func TestVLLMRouterSays(t *testing.T) {
 		"it decodes what others prefill, by its workers": {
 			func(s *stage) { s.workers = strings.ReplaceAll(s.workers, `"regular"`, `"decode"`) }, nil, with(prefills),
 		},
+		"it keeps requests for a worker until that has room": {
+			goneWith(t, append(vllmArgs, "--enable-program-scheduling")...), nil,
+			with(func(w *want) {
+				w.membership, w.holds, w.why = withdraw.Absent, withdraw.Yes, "--enable-program-scheduling"
+			}),
+		},
+		"it does not speak HTTP to all of its workers": {
+			func(s *stage) {
+				s.workers = set(t, s.workers, map[string]any{"url": "grpc://10.0.0.1:8000", "connection_mode": "Grpc"})
+			}, nil, with(func(w *want) { w.holds, w.why = withdraw.Unknown, "not known to speak HTTP" }),
+		},
 		"it has never dispatched to the replica, and has to others": {
 			func(s *stage) { s.metrics = without(s.metrics, "10.0.0.1:") }, nil, with(func(w *want) { w.dispatches = ptr(0.0) }),
 		},
@@ -168,6 +180,8 @@ func TestVLLMRouterSays(t *testing.T) {
 func TestVLLMRouterCountsAtSelection(t *testing.T) {
 	assert.Equal(t, withdraw.Yes, vllmStage(t, nil).look(t, replica()).Dispatches.AtSelection)
 	assert.Equal(t, withdraw.Unknown, vllmStage(t, paired).look(t, replica()).Dispatches.AtSelection, "of a pair")
+	programs := func(s *stage) { s.process.Args = append(slices.Clone(vllmArgs), "--enable-program-scheduling") }
+	assert.Equal(t, withdraw.Unknown, vllmStage(t, programs).look(t, replica()).Dispatches.AtSelection, "of a program")
 }
 
 func sixth(b *Backend) {
