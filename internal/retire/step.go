@@ -137,6 +137,23 @@ func (s *step) candidates() []*Replica {
 	return all
 }
 
+// untried are the candidates that are not listed, and those that are: what is asked for
+// anew goes before what was tried already, or a list full of those would keep it waiting.
+func (s *step) untried() (untried, tried []*Replica) {
+	listed := map[key]bool{}
+	for _, t := range s.targets() {
+		listed[key{t.Role, t.Ordinal}] = true
+	}
+	for _, r := range s.candidates() {
+		if listed[key{r.Role, r.Ordinal}] {
+			tried = append(tried, r)
+		} else {
+			untried = append(untried, r)
+		}
+	}
+	return untried, tried
+}
+
 // takeOver makes a running or parked operation a Deletion. What it has decided
 // stands; what it has given up begins anew.
 func (s *step) takeOver() {
@@ -192,8 +209,9 @@ func (s *step) retry() {
 	case !s.anyActive():
 		s.operation.LastConsumedRetryToken = token
 		cause := s.operation.Cause
+		untried, tried := s.untried()
 		s.forget(s.given)
-		s.begin(s.candidates())
+		s.begin(append(untried, tried...))
 		s.operation.Cause = cause // what is asked for again was asked for by then
 	}
 }
@@ -206,19 +224,13 @@ func (s *step) start() {
 	if s.anyActive() && !s.spec.Deleting {
 		return
 	}
-	parked := map[key]bool{}
-	for _, t := range s.targets() {
-		parked[key{t.Role, t.Ordinal}] = true
-	}
-	candidates := s.candidates()
-	fresh := slices.DeleteFunc(slices.Clone(candidates), func(r *Replica) bool { return parked[key{r.Role, r.Ordinal}] })
+	fresh, tried := s.untried()
 	if s.operation != nil && !s.spec.Deleting && s.operation.Generation != s.spec.Generation {
 		s.operation.Generation = s.spec.Generation
 		back := slices.ContainsFunc(s.operation.Targets, func(t v1alpha1.RetirementTarget) bool { return !s.given(&t) })
 		if len(fresh) > 0 || back {
 			s.forget(s.given)
-			// What is asked for anew goes before what was tried already.
-			fresh = append(fresh, slices.DeleteFunc(candidates, func(r *Replica) bool { return slices.Contains(fresh, r) })...)
+			fresh = append(fresh, tried...)
 		}
 	}
 	if len(fresh) > 0 {
@@ -230,109 +242,6 @@ func (s *step) start() {
 func (s *step) given(t *v1alpha1.RetirementTarget) bool {
 	return aborted(t) && s.unwanted(key{t.Role, t.Ordinal})
 }
-
-// begin admits replicas, in a new operation unless one is under way.
-func (s *step) begin(replicas []*Replica) {
-	underWay := 0
-	for i := range s.targets() {
-		if active(&s.operation.Targets[i]) {
-			underWay++
-		}
-	}
-	if s.operation != nil {
-		s.forget(completed) // said already
-	}
-	room := min(MaxTargets-underWay, maxListed-len(s.targets()))
-	replicas = replicas[:min(len(replicas), max(room, 0))]
-	members := 0
-	for i, r := range replicas { // a status of all of them has to fit into an object
-		if members += len(r.Members); members > MaxMembers && i > 0 {
-			replicas = replicas[:i]
-			break
-		}
-	}
-	if len(replicas) == 0 {
-		return
-	}
-	if s.operation == nil {
-		s.operation = &v1alpha1.RetirementStatus{}
-	}
-	if underWay == 0 {
-		s.operation.Cause = s.cause(replicas)
-		s.operation.Generation = s.spec.Generation
-		s.operation.StartedAt, s.operation.Deadline = s.at(), s.deadline()
-	}
-	if s.fresh == nil {
-		s.fresh = map[key]bool{}
-	}
-	s.wakeNow()
-	for _, r := range replicas {
-		s.fresh[key{r.Role, r.Ordinal}] = true
-		s.operation.Targets = append(s.operation.Targets, s.admit(r))
-	}
-}
-
-func (s *step) cause(replicas []*Replica) v1alpha1.RetirementCause {
-	if s.spec.Deleting {
-		return v1alpha1.CauseDeletion
-	}
-	for _, r := range replicas {
-		if _, there := s.spec.Wanted[r.Role]; there {
-			// What was never edited was never lowered, and what this edit lowered is gone.
-			again := s.last != nil && s.last.Generation == s.spec.Generation
-			switch {
-			case again && s.now.Sub(s.last.EndedAt.Time) < RecordInterval:
-				return s.last.Cause // the rest of a large batch
-			case again, s.spec.Generation <= 1:
-				return v1alpha1.CauseSurplus
-			}
-			return v1alpha1.CauseScaleDown
-		}
-	}
-	return v1alpha1.CauseRoleDropped
-}
-
-// admit binds a replica's members, their containers and its Workload.
-func (s *step) admit(r *Replica) v1alpha1.RetirementTarget {
-	t := v1alpha1.RetirementTarget{Role: r.Role, Ordinal: r.Ordinal, State: v1alpha1.StateAdmitted, PhaseStartedAt: s.at()}
-	if r.Workload != nil {
-		t.Workload = &v1alpha1.RetirementWorkload{Name: r.Workload.Name, UID: r.Workload.UID}
-	}
-	answering := answers(r.Members)
-	for i := range r.Members {
-		m := &r.Members[i]
-		t.Members = append(t.Members, v1alpha1.RetirementMember{Name: m.Name, UID: m.UID, ContainerID: m.ContainerID, Answering: i == answering})
-	}
-	t.Routers = s.told[t.Members[0].UID] // or nobody would tell them that it is kept in the end
-	return t
-}
-
-// answers is which member answers for all, -1 where that cannot be said: one Pod
-// answers for itself; of several the one with index 0, if they are as many as
-// they were created to be and run one engine at one place.
-func answers(members []Member) int {
-	at := -1
-	for i := range members {
-		m := &members[i]
-		if int(m.Size) != len(members) && m.Size != 0 || m.Size == 0 && len(members) > 1 {
-			return -1
-		}
-		if disagree(m.Engine, members[0].Engine) || disagree(m.Endpoint, members[0].Endpoint) {
-			return -1
-		}
-		if m.Index == 0 || len(members) == 1 {
-			if at >= 0 {
-				return -1
-			}
-			at = i
-		}
-	}
-	return at
-}
-
-// disagree reports whether two members say different things. A worker may say
-// nothing: it serves no gauges.
-func disagree(a, b string) bool { return a != b && a != "" && b != "" }
 
 // bound is a member of a target, and its Pod where that is still there.
 type bound struct {

@@ -251,15 +251,21 @@ func (s *step) dropped(t *v1alpha1.RetirementTarget, seen withdraw.Direct) withd
 }
 
 // markLost sends a target back whose mark somebody removed. What came to Draining
-// was marked, also where the plan is another one by now.
+// was marked, also where the plan is another one by now. In a Deletion it is marked again
+// where it is: were it sent back each time, that would never end.
 func (s *step) markLost(t *v1alpha1.RetirementTarget, members []bound) bool {
 	hold := !s.marks() && (s.spec.Deleting || t.State == v1alpha1.StateWithdrawing)
 	lost := !hold && slices.ContainsFunc(members, func(b bound) bool { return staying(b) && !b.pod.Withdrawn })
-	if lost && s.spec.Deleting && t.State != v1alpha1.StateWithdrawing {
+	if lost && s.spec.Deleting {
 		for _, b := range members { // it goes all the same, with nobody sent to it if that can be helped
 			if staying(b) && !b.pod.Withdrawn {
 				s.do(Disqualify{PodRef{Name: b.Name, UID: b.UID}})
 			}
+		}
+		if t.State == v1alpha1.StateWithdrawing { // what was said meanwhile is about a replica that could be chosen
+			at := s.at()
+			t.MarkedAt = &at
+			s.wakeAt(s.now.Add(MarkInterval))
 		}
 		return false
 	}

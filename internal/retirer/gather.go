@@ -103,14 +103,16 @@ func (r *Reconciler) gatherPods(ctx context.Context, from client.Reader, s *seen
 			}
 		}
 	}
+	orphan := func(pod *corev1.Pod) bool { return bound[pod.UID] && metav1.GetControllerOf(pod) == nil }
+	owned := func(pod *corev1.Pod) bool { return metav1.IsControlledBy(pod, md) }
+	// Where others stay that it controls, somebody has taken a Pod out, and no deletion has.
+	s.observations.Orphaned = !contains(pods.Items, owned) && contains(pods.Items, orphan)
 	unreachable := map[string]bool{}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		orphan := bound[pod.UID] && metav1.GetControllerOf(pod) == nil
-		if !metav1.IsControlledBy(pod, md) && !orphan {
+		if !owned(pod) && (!orphan(pod) || !s.observations.Orphaned) {
 			continue
 		}
-		s.observations.Orphaned = s.observations.Orphaned || orphan
 		node := pod.Spec.NodeName
 		if _, known := unreachable[node]; !known && node != "" {
 			if unreachable[node], err = r.unreachable(ctx, node); err != nil {
@@ -120,6 +122,10 @@ func (r *Reconciler) gatherPods(ctx context.Context, from client.Reader, s *seen
 		s.add(pod, unreachable[node])
 	}
 	return nil
+}
+
+func contains(pods []corev1.Pod, which func(*corev1.Pod) bool) bool {
+	return slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return which(&pod) })
 }
 
 // add puts a Pod into its slot, by its name as the operator does. One without the
@@ -217,10 +223,22 @@ func memberOf(pod *corev1.Pod) retire.Member {
 		// Where none has the name, any container that ran may have been the engine.
 		if c := &pod.Status.ContainerStatuses[i]; c.Name == name || !named && c.ContainerID != "" {
 			m.ContainerID, m.Running = c.ContainerID, c.State.Running != nil
-			m.Starting = c.Started != nil && !*c.Started
+			m.Starting = c.Started != nil && !*c.Started && !readySince(pod, c)
 		}
 	}
 	return m
+}
+
+// readySince reports whether a Pod was Ready in the present run of a container. A kubelet
+// before 1.35 that restarts says of all containers that they have not started, until
+// their startup probe succeeds anew, and engines go on all the while.
+func readySince(pod *corev1.Pod, c *corev1.ContainerStatus) bool {
+	for _, ready := range pod.Status.Conditions {
+		if ready.Type == corev1.PodReady && c.State.Running != nil {
+			return ready.Status == corev1.ConditionTrue || ready.LastTransitionTime.After(c.State.Running.StartedAt.Time)
+		}
+	}
+	return false
 }
 
 func number(label string, otherwise int32) int32 {

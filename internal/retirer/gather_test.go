@@ -1,14 +1,19 @@
 package retirer
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
@@ -120,9 +125,15 @@ func TestAMemberIsWhatItsPodSays(t *testing.T) {
 			func(m *retire.Member) { m.Split = true },
 		},
 		"a model that is being loaded": {
-			func(p *corev1.Pod) { p.Status.ContainerStatuses[1].Started = new(false) },
+			loading(corev1.ConditionFalse, -time.Minute),
 			func(m *retire.Member) { m.Starting = true },
 		},
+		"a model that is being loaded, of a Pod without conditions": {
+			func(p *corev1.Pod) { loading("", 0)(p); p.Status.Conditions = nil },
+			func(m *retire.Member) { m.Starting = true },
+		},
+		"that serves on, and whose kubelet was restarted": {loading(corev1.ConditionFalse, time.Hour), func(*retire.Member) {}},
+		"that is Ready, whatever its container says":      {loading(corev1.ConditionTrue, -time.Minute), func(*retire.Member) {}},
 		"a record that names no container of the Pod": {
 			func(p *corev1.Pod) {
 				p.Annotations[names.AnnotationStatus] = strings.Replace(p.Annotations[names.AnnotationStatus], `"container":"engine"`, `"container":"none"`, 1)
@@ -139,6 +150,17 @@ func TestAMemberIsWhatItsPodSays(t *testing.T) {
 			assert.NoError(t, err)
 			assert.Equal(t, want, memberOf(slim.(*corev1.Pod)), "what the cache keeps says the same")
 		})
+	}
+}
+
+// loading is a container that has not started, in a Pod whose readiness changed last that
+// long after the container began to run.
+func loading(ready corev1.ConditionStatus, since time.Duration) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+		c := &p.Status.ContainerStatuses[1]
+		c.Started, c.State.Running = new(false), &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(began)}
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.NewTime(began.Add(since))}}
 	}
 }
 
@@ -253,4 +275,44 @@ func TestTheCacheKeepsWhatDecisionsNeedAndNoMore(t *testing.T) {
 	other, err := slimPod("a tombstone")
 	assert.NoError(t, err)
 	assert.Equal(t, "a tombstone", other)
+}
+
+func TestWhatADeletionFinds(t *testing.T) {
+	for what, tc := range map[string]struct {
+		taken    []int
+		orphaned bool
+		replicas int
+	}{
+		"all that it controls":                       {nil, false, 3},
+		"one that somebody has taken out":            {[]int{1}, false, 2},
+		"all of them left behind by its own cascade": {[]int{0, 1, 2}, true, 3},
+	} {
+		t.Run(what, func(t *testing.T) {
+			md := &v1alpha1.ModelDeployment{ObjectMeta: metav1.ObjectMeta{
+				Name: "chat", Namespace: "ns", UID: "md", DeletionTimestamp: new(metav1.Now()), Finalizers: []string{names.Finalizer},
+			}}
+			md.Spec.Roles = []v1alpha1.Role{{Name: "server", Replicas: new(int32(3))}}
+			md.Status.Retirement = &v1alpha1.RetirementStatus{Cause: v1alpha1.CauseDeletion, State: v1alpha1.StateDraining}
+			var pods []client.Object
+			for i := range 3 {
+				p := member(func(p *corev1.Pod) {
+					p.Name, p.Namespace = fmt.Sprintf("chat-server-%d", i), "ns"
+					p.UID = types.UID(p.Name)
+					p.Labels[names.LabelManagedBy], p.Labels[names.LabelInstance] = names.Operator, "chat"
+					if !slices.Contains(tc.taken, i) {
+						p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(md, v1alpha1.GroupVersion.WithKind(v1alpha1.Kind))}
+					}
+				})
+				pods = append(pods, p)
+				md.Status.Retirement.Targets = append(md.Status.Retirement.Targets, v1alpha1.RetirementTarget{
+					Role: "server", Ordinal: int32(i), State: v1alpha1.StateDraining, PhaseStartedAt: metav1.NowMicro(),
+					Members: []v1alpha1.RetirementMember{{Name: p.Name, UID: p.UID, ContainerID: "containerd://e", Answering: true}},
+				})
+			}
+			s := &seen{deployment: md, pods: map[types.UID]*corev1.Pod{}}
+			require.NoError(t, (&Reconciler{}).gatherPods(t.Context(), fake.NewClientBuilder().WithObjects(pods...).Build(), s))
+			assert.Equal(t, tc.orphaned, s.observations.Orphaned)
+			assert.Len(t, s.observations.Replicas, tc.replicas)
+		})
+	}
 }
