@@ -251,7 +251,8 @@ func (f *fleet) look(ctx context.Context, family adapters.Family, p *routerProce
 		}
 		window = s.Window
 	}
-	return window, family.Told(process), nil
+	told, _ = family.Told(process)
+	return window, told, nil
 }
 
 // send sends a request through a process.

@@ -83,6 +83,15 @@ func TestDecide(t *testing.T) {
 			},
 			want: []string{"remove qwen-server-1: Outdated"},
 		},
+		"a kubelet that restarts makes of none one that never came up": {
+			role: one, world: func(w *world) {
+				w.edit("new")
+				for name := range w.pods {
+					w.kubeletRestarts(name)
+				}
+			},
+			want: []string{"remove qwen-server-2: Outdated"},
+		},
 		"a replica that retires is not rolled": {
 			role: one, world: func(w *world) {
 				w.edit("new")

@@ -11,6 +11,7 @@ import (
 	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
 	"github.com/lastcall-dev/lastcall/internal/render"
+	"github.com/lastcall-dev/lastcall/internal/startup"
 )
 
 // slot is where a replica belongs.
@@ -137,7 +138,7 @@ func engineStatus(p *corev1.Pod) *corev1.ContainerStatus {
 
 func podStarted(p *corev1.Pod) bool {
 	s := engineStatus(p)
-	return s != nil && s.Started != nil && *s.Started
+	return s != nil && startup.Done(p, s)
 }
 
 func restarted(p *corev1.Pod) bool {

@@ -117,6 +117,13 @@ func (w *world) down(name string) *corev1.Pod {
 	return pod
 }
 
+// kubeletRestarts is what a kubelet before 1.35 says of an engine when it comes back.
+func (w *world) kubeletRestarts(name string) {
+	engine := engineStatus(w.down(name))
+	engine.Started, engine.State.Running = new(false), &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.now.Add(-time.Hour))}
+	w.pods[name].Status.Conditions[0].LastTransitionTime = metav1.NewTime(w.now)
+}
+
 func (w *world) leave(name string) { w.delete(name, w.pods[name].UID) }
 
 // edit changes what is rendered for every role.

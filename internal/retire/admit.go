@@ -22,8 +22,11 @@ func (s *step) begin(replicas []*Replica) {
 		replicas = replicas[:room]
 	}
 	members := 0
+	for i := range s.targets() {
+		members += len(s.operation.Targets[i].Members)
+	}
 	for i, r := range replicas { // a status of all of them has to fit into an object
-		if members += len(r.Members); members > MaxMembers && i > 0 {
+		if members += len(r.Members); members > MaxMembers && i+underWay > 0 {
 			replicas = replicas[:i]
 			break
 		}

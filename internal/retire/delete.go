@@ -21,7 +21,9 @@ func (s *step) deleting(t *v1alpha1.RetirementTarget, members []bound) {
 	if !s.mayDelete(t, members) {
 		return
 	}
-	whole := t.Reason == names.RetireIdle || ranNothing(t)
+	// In a Deletion a request can still come to one that was read idle: nothing keeps them
+	// away, or no proof of that was waited for.
+	whole := ranNothing(t) || t.Reason == names.RetireIdle && !s.spec.Deleting
 	// The one that answers goes first: were its delete refused after another's was
 	// accepted, it could not be proven idle again, and not be kept either.
 	first := slices.ContainsFunc(members, func(b bound) bool { return b.Answering && staying(b) })

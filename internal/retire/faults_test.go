@@ -242,6 +242,7 @@ func (w *world) patience(since int) {
 		w.quiet = true
 	case w.tick == since+180:
 		w.spec.WaitForIdle = false // for what cannot be proven
+		w.waitedUntil = w.tick
 		w.ask("wait no longer")
 	}
 }

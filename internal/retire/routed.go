@@ -77,19 +77,25 @@ func (s *step) tell(t *v1alpha1.RetirementTarget, b bound, seen *withdraw.Routed
 		told = told && last != nil && last.Membership == withdraw.Absent
 		leaves = leaves && last != nil && (last.Membership == withdraw.Absent || last.Membership == withdraw.Unselectable)
 		listed := s.router(t, p)
-		at := s.at()
 		switch {
-		case last == nil || listed == nil:
-		case last.Membership != withdraw.Selectable:
-			if listed.ToldAt == nil { // by the operation before, or by somebody
-				listed.ToldAt = &at
-			}
-		case listed.ToldAt == nil || !last.SentAt.Before(listed.ToldAt.Add(TellInterval)):
+		case last == nil || listed == nil || last.Membership != withdraw.Selectable:
+		case listed.ToldAt == nil || !last.SentAt.Before(listed.ToldAt.Add(tellAgain(p))):
+			at := s.at()
 			listed.ToldAt = &at
 			s.do(WithdrawFromRouter{Process: p, Pod: PodRef{Name: b.Name, UID: b.UID}})
 		}
 	}
 	return told, leaves
+}
+
+// tellAgain is after how long a process that still chooses the replica is told once more.
+// One that drains has accepted a removal before it begins with it, and a second one would
+// end the drain: only where it did not take the first, or nobody sent it, it comes again.
+func tellAgain(p withdraw.Process) time.Duration {
+	if p.Drains && p.Refused == "" {
+		return TellDrainInterval
+	}
+	return TellInterval
 }
 
 // router is what a target lists of a process, from now on if nothing was; nil where

@@ -86,6 +86,9 @@ const (
 	// TellInterval is the least time between two tries to tell a process of a router the
 	// same.
 	TellInterval = 5 * time.Second
+	// TellDrainInterval is that of a process whose second removal would end the drain that
+	// the first one began: by then the first is lost.
+	TellDrainInterval = 20 * time.Second
 	// RestoreAfter is from when a replica counts as listed again, after a process of a
 	// router was told to leave it alone: some take their time to do so.
 	RestoreAfter = 20 * time.Second

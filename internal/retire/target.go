@@ -152,8 +152,13 @@ func (s *step) draining(t *v1alpha1.RetirementTarget, members []bound) {
 	if s.markLost(t, members) {
 		return
 	}
-	if s.spec.Deleting && s.spec.WaitForIdle {
-		rebind(members) // or a restart would be waited for without bound
+	if s.spec.Deleting && s.spec.WaitForIdle { // which has no bound
+		if idle := nothingRuns(members); idle != "" { // a crash loop is never read idle
+			s.to(t, v1alpha1.StateDeleting, idle)
+			s.wakeNow()
+			return
+		}
+		rebind(members)
 	}
 	after, reachable := s.stillWithdrawn(t, members)
 	if t.State != v1alpha1.StateDraining {

@@ -36,6 +36,7 @@ type world struct {
 	unqueued                        bool // Kueue is not installed
 	traffic                         int  // one in so many seconds a client connects
 	quiet                           bool
+	waitedUntil                     int  // when people had enough of waiting for idle
 	changed                         bool // what the host watches changed in this second
 	log                             func(format string, args ...any)
 	reached                         map[string]int

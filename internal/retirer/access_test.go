@@ -97,6 +97,31 @@ func TestPoolsThatFailOpenAreNoProof(t *testing.T) {
 	}
 }
 
+func TestAPoolThatHasAMarkedReplicaStill(t *testing.T) {
+	serving := map[string]any{"matchLabels": map[string]any{"app": "qwen", names.LabelServing: names.Serving}}
+	for sentence, c := range map[string]struct {
+		selector any
+		label    string
+		kept     string
+	}{
+		"its selector has the label":                          {serving, names.Withdrawn, ""},
+		"its selector lacks it":                               {map[string]any{"matchLabels": map[string]any{"app": "qwen"}}, names.Withdrawn, "the selector of InferencePool qwen-pool"},
+		"its selector lacks it, and the replica serves still": {map[string]any{"matchLabels": map[string]any{"app": "qwen"}}, names.Serving, ""},
+		"it is of others":                                     {map[string]any{"matchLabels": map[string]any{"app": "llama"}}, names.Withdrawn, ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			r := &routers{live: &gateway{version: "v1", pools: []map[string]any{{"selector": c.selector}}}, clock: clock.RealClock{}}
+			b := router.Backend{Namespace: "team-a", UID: "a", Labels: map[string]string{"app": "qwen", names.LabelServing: c.label}}
+			by := r.bypasses(t.Context(), routerRef{name: v1alpha1.LLMDRouter}, []router.Backend{b})[0]
+			assert.Equal(t, withdraw.No, by.is)
+			assert.Contains(t, by.kept, c.kept)
+			m := heard{said: map[types.UID][]withdraw.Sighting{}}
+			m.hear(&fleet{processes: []router.Process{{Process: withdraw.Process{UID: "p"}}}}, by, [][]withdraw.Sighting{{{Answered: true, Returns: withdraw.No}}}, 0)
+			assert.Equal(t, c.kept != "", m.said["p"][0].Returns == withdraw.Yes, "whatever its picker says")
+		})
+	}
+}
+
 func TestWhatKeepsARouterFromBeingAsked(t *testing.T) {
 	ref := routerRef{name: v1alpha1.VLLMRouter, port: 8000, secretOf: "team-a", secretName: "router-access"}
 	for sentence, c := range map[string]struct {

@@ -27,13 +27,16 @@ var poolVersions = []struct {
 	{schema.GroupVersion{Group: "inference.networking.x-k8s.io", Version: "v1alpha2"}, "extensionRef"},
 }
 
-// bypass is withdraw.Fleet's Bypassed and By.
+// bypass is withdraw.Fleet's Bypassed and By, and why a pool has a replica still, though
+// that is marked; empty where none does.
 type bypass struct {
-	is withdraw.Tri
-	by string
+	is   withdraw.Tri
+	by   string
+	kept string
 }
 
-// bypasses is whether anything but its router may choose each replica. The gateways in
+// bypasses is whether anything but its router may choose each replica, or its pool has it
+// still. The gateways in
 // front of endpoint pickers do where their pool fails open: one that has not heard yet
 // that the replica is no part of the pool any more sends to it when no picker answers.
 func (r *routers) bypasses(ctx context.Context, ref routerRef, about []router.Backend) []bypass {
@@ -54,29 +57,36 @@ func (r *routers) bypasses(ctx context.Context, ref routerRef, about []router.Ba
 	return all
 }
 
-// pools are those of a namespace that fail open.
+// pools are those of a namespace.
 type pools struct {
-	open []pool
-	err  string
+	all []pool
+	err string
 }
 
 type pool struct {
 	name string
+	open bool
 	// selector is nil where it cannot be read.
 	selector labels.Selector
 }
 
 func (p pools) bypass(b *router.Backend) bypass {
 	if p.err != "" {
-		return bypass{withdraw.Unknown, p.err}
+		return bypass{is: withdraw.Unknown, by: p.err}
 	}
 	serving := labels.Merge(b.Labels, labels.Set{names.LabelServing: names.Serving}) // as it was before the mark
-	for _, one := range p.open {
-		if one.selector == nil || one.selector.Matches(serving) {
-			return bypass{withdraw.Yes, fmt.Sprintf("InferencePool %s fails open: its gateway chooses replicas by itself where its picker does not answer", one.name)}
+	by := bypass{is: withdraw.No}
+	for _, one := range p.all {
+		if one.open && (one.selector == nil || one.selector.Matches(serving)) {
+			by.is, by.by = withdraw.Yes, fmt.Sprintf("InferencePool %s fails open: its gateway chooses replicas by itself where its picker does not answer", one.name)
+		}
+		// Some pickers leave out of their metrics what they have not heard of lately, and
+		// may choose it all the same.
+		if b.Labels[names.LabelServing] == names.Withdrawn && one.selector != nil && one.selector.Matches(labels.Set(b.Labels)) {
+			by.kept = fmt.Sprintf("the selector of InferencePool %s has the replica without the label %s=%s", one.name, names.LabelServing, names.Serving)
 		}
 	}
-	return bypass{is: withdraw.No}
+	return by
 }
 
 // pools reads those of a namespace. Where the API is not there, nor are they.
@@ -97,10 +107,8 @@ func (r *routers) pools(ctx context.Context, namespace string) (all pools) {
 
 func (p *pools) add(object *unstructured.Unstructured, picker string) {
 	mode, _, err := unstructured.NestedString(object.Object, "spec", picker, "failureMode")
-	if err == nil && mode != "FailOpen" {
-		return // FailClose is what is meant where nothing is said
-	}
-	p.open = append(p.open, pool{object.GetName(), selectorOf(object)})
+	// FailClose is what is meant where nothing is said.
+	p.all = append(p.all, pool{object.GetName(), err != nil || mode == "FailOpen", selectorOf(object)})
 }
 
 // selectorOf is which Pods a pool has: one version has labels under matchLabels, the

@@ -23,6 +23,7 @@ import (
 	"github.com/lastcall-dev/lastcall/internal/mutate"
 	"github.com/lastcall-dev/lastcall/internal/render"
 	"github.com/lastcall-dev/lastcall/internal/retire"
+	"github.com/lastcall-dev/lastcall/internal/startup"
 )
 
 // seen is everything a round is decided from.
@@ -223,22 +224,10 @@ func memberOf(pod *corev1.Pod) retire.Member {
 		// Where none has the name, any container that ran may have been the engine.
 		if c := &pod.Status.ContainerStatuses[i]; c.Name == name || !named && c.ContainerID != "" {
 			m.ContainerID, m.Running = c.ContainerID, c.State.Running != nil
-			m.Starting = c.Started != nil && !*c.Started && !readySince(pod, c)
+			m.Starting = c.Started != nil && !startup.Done(pod, c)
 		}
 	}
 	return m
-}
-
-// readySince reports whether a Pod was Ready in the present run of a container. A kubelet
-// before 1.35 that restarts says of all containers that they have not started, until
-// their startup probe succeeds anew, and engines go on all the while.
-func readySince(pod *corev1.Pod, c *corev1.ContainerStatus) bool {
-	for _, ready := range pod.Status.Conditions {
-		if ready.Type == corev1.PodReady && c.State.Running != nil {
-			return ready.Status == corev1.ConditionTrue || ready.LastTransitionTime.After(c.State.Running.StartedAt.Time)
-		}
-	}
-	return false
 }
 
 func number(label string, otherwise int32) int32 {

@@ -86,7 +86,7 @@ func (r *routers) list(ctx context.Context, ref routerRef, known map[types.UID]s
 	err = pages(ctx, r.live, func(page *corev1.PodList) {
 		for i := range page.Items {
 			if p, is := processOf(&page.Items[i], ref, known); is {
-				p.Told = l.family.Told(p)
+				p.Told, p.Drains = l.family.Told(p)
 				l.processes = append(l.processes, p)
 			}
 		}
@@ -123,7 +123,7 @@ func processOf(pod *corev1.Pod, ref routerRef, known map[types.UID]string) (rout
 	}
 	status := &pod.Status.ContainerStatuses[at]
 	switch {
-	case !started(*status), status.State.Terminated != nil && pod.DeletionTimestamp != nil:
+	case !started(*status), over(status):
 		return p, false
 	case status.State.Running != nil:
 		p.StartedAt = status.State.Running.StartedAt.Time
@@ -153,6 +153,12 @@ func processOf(pod *corev1.Pod, ref routerRef, known map[types.UID]string) (rout
 }
 
 func started(s corev1.ContainerStatus) bool { return s.ContainerID != "" }
+
+// over reports whether the last run of a container is over: nothing is held in it, and
+// the next one has to speak for itself.
+func over(s *corev1.ContainerStatus) bool {
+	return s.State.Running == nil && (s.State.Terminated != nil || s.LastTerminationState.Terminated != nil)
+}
 
 // routerContainer is the container that serves on the router's port; nil where that
 // cannot be told. Beside a sidecar the port has to be declared.

@@ -104,7 +104,7 @@ func New(cached client.Client, live client.Reader, recorder events.EventRecorder
 			slots: make(slots, atOnce), lead: l, members: map[types.NamespacedName]map[types.UID]*history{},
 		},
 		routers: &routers{
-			live: live, clock: c, metrics: m, wake: wake, slots: make(slots, processesAtOnce), lead: l, all: map[routerRef]*asked{},
+			live: live, clock: c, metrics: m, wake: wake, slots: make(slots, processesAtOnce), patient: make(slots, processesAtOnce), lead: l, all: map[routerRef]*asked{},
 		},
 	}
 }

@@ -2,6 +2,7 @@ package retirer
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -26,8 +27,10 @@ type routers struct {
 	metrics *metrics
 	// wake asks for a round of a ModelDeployment.
 	wake func(types.NamespacedName)
-	// slots bound how many processes are asked or told at a time.
-	slots slots
+	// slots bound how many processes are asked or told at a time, and patient how many of
+	// those that did not answer last: they take all their time again, and it must not be
+	// that of others.
+	slots, patient slots
 	*lead
 
 	mu  sync.Mutex
@@ -55,6 +58,8 @@ type asked struct {
 	// processes are those that were listed last, by the UID of their Pod, each with the
 	// run that has answered last.
 	processes map[types.UID]router.Process
+	// silent are those of them that did not answer.
+	silent map[types.UID]bool
 	// telling are the commands under way.
 	telling map[command]bool
 }
@@ -84,7 +89,7 @@ func (r *routers) router(ref routerRef) *asked {
 	if a == nil {
 		a = &asked{
 			wanted: map[types.UID]wanted{}, members: map[types.UID]*heard{},
-			processes: map[types.UID]router.Process{}, telling: map[command]bool{},
+			processes: map[types.UID]router.Process{}, silent: map[types.UID]bool{}, telling: map[command]bool{},
 		}
 		r.all[ref] = a
 	}
@@ -133,6 +138,7 @@ func (r *routers) look(ctx context.Context, ref routerRef) map[types.NamespacedN
 	for uid, p := range a.processes {
 		known[uid] = p.Run
 	}
+	silent := maps.Clone(a.silent)
 	r.mu.Unlock()
 
 	if len(about) == 0 {
@@ -142,7 +148,7 @@ func (r *routers) look(ctx context.Context, ref routerRef) map[types.NamespacedN
 		return nil
 	}
 	listed := r.list(ctx, ref, known)
-	said := r.askAll(ctx, &listed, about)
+	said := r.askAll(ctx, &listed, silent, about)
 	bypasses := r.bypasses(ctx, ref, about)
 
 	r.mu.Lock()
@@ -150,8 +156,10 @@ func (r *routers) look(ctx context.Context, ref routerRef) map[types.NamespacedN
 	a.busy = false
 	if listed.err == "" {
 		clear(a.processes)
+		clear(a.silent)
 		for i := range listed.processes {
 			a.processes[listed.processes[i].UID] = listed.processes[i]
+			a.silent[listed.processes[i].UID] = !answers(said[i])
 		}
 	}
 	for n, b := range about {
@@ -178,7 +186,11 @@ func (m *heard) hear(l *fleet, by bypass, said [][]withdraw.Sighting, n int) {
 		p := l.processes[i].Process
 		there[p.UID] = true
 		if said[i] != nil {
-			m.said[p.UID] = withdraw.Remember(m.said[p.UID], said[i][n])
+			s := said[i][n]
+			if by.kept != "" && s.Answered {
+				s.Returns, s.Why = withdraw.Yes, by.kept
+			}
+			m.said[p.UID] = withdraw.Remember(m.said[p.UID], s)
 		}
 		p.Refused = m.refused[p.UID]
 		m.fleet.Processes = append(m.fleet.Processes, p)
@@ -193,28 +205,34 @@ func (m *heard) hear(l *fleet, by bypass, said [][]withdraw.Sighting, n int) {
 
 // askAll asks all processes side by side, and returns what each said of all members.
 // The run of each is the one that has answered.
-func (r *routers) askAll(ctx context.Context, l *fleet, about []router.Backend) [][]withdraw.Sighting {
+func (r *routers) askAll(ctx context.Context, l *fleet, silent map[types.UID]bool, about []router.Backend) [][]withdraw.Sighting {
 	said := make([][]withdraw.Sighting, len(l.processes))
 	var asking sync.WaitGroup
 	for i := range l.processes {
 		asking.Go(func() {
-			if !r.slots.await(ctx, r.clock, 0) {
+			p, slots := &l.processes[i], r.slots
+			if silent[p.UID] {
+				slots = r.patient
+			}
+			if !slots.await(ctx, r.clock, 0) {
 				return
 			}
-			defer r.slots.done()
-			p := &l.processes[i]
+			defer slots.done()
 			ctx, cancel := context.WithTimeout(ctx, processTimeout)
 			defer cancel()
 			said[i] = l.family.Look(ctx, l.client, *p, about)
-			answered := slices.ContainsFunc(said[i], func(s withdraw.Sighting) bool { return s.Answered })
-			if answered {
+			if answers(said[i]) {
 				p.Run = said[i][0].Run
 			}
-			r.metrics.question(l.name, answered)
+			r.metrics.question(l.name, answers(said[i]))
 		})
 	}
 	asking.Wait()
 	return said
+}
+
+func answers(said []withdraw.Sighting) bool {
+	return slices.ContainsFunc(said, func(s withdraw.Sighting) bool { return s.Answered })
 }
 
 // tell tells one run of a process to leave a member alone, or that it need not any

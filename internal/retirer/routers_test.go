@@ -224,18 +224,46 @@ func TestWhatAProcessIsToldIsToldOnceAtATimeAndToOneRun(t *testing.T) {
 	})
 }
 
+func TestASilentProcessTakesNoTimeFromOthers(t *testing.T) {
+	inFrontOf(t, "127.11.8", 1, func(t *testing.T, r *routed) {
+		r.about(chat, "a")
+		require.Len(t, r.asked(), 1)
+		r.all[r.ref].silent["router-0"] = true
+		for range cap(r.patient) { // others that do not answer
+			r.patient <- struct{}{}
+		}
+		r.about(chat, "a")
+		pass(lookInterval)
+		assert.Empty(t, r.asked(), "it waits for its turn among them")
+		r.patient.done()
+		synctest.Wait()
+		assert.Len(t, r.asked(), 1)
+		assert.False(t, r.all[r.ref].silent["router-0"])
+		r.about(chat, "a")
+		pass(lookInterval)
+		assert.Len(t, r.asked(), 1, "it answers, and waits for nobody")
+	})
+}
+
 func TestProcessesOfARouter(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		change func(*corev1.Pod)
 		is     bool
 		run    string
 	}{
-		"it runs":                              {func(*corev1.Pod) {}, true, "containerd://router-0"},
-		"it is not Ready and terminates":       {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, true, "containerd://router-0"},
-		"it has succeeded":                     {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, false, ""},
-		"its container was never started":      {func(p *corev1.Pod) { p.Status.ContainerStatuses[0] = corev1.ContainerStatus{Name: "router"} }, false, ""},
-		"it has exited on its way out":         {exited(true), false, ""},
-		"it has exited and will be restarted":  {exited(false), true, "containerd://router-0"},
+		"it runs":                             {func(*corev1.Pod) {}, true, "containerd://router-0"},
+		"it is not Ready and terminates":      {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, true, "containerd://router-0"},
+		"it has succeeded":                    {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, false, ""},
+		"its container was never started":     {func(p *corev1.Pod) { p.Status.ContainerStatuses[0] = corev1.ContainerStatus{Name: "router"} }, false, ""},
+		"it has exited on its way out":        {exited(true), false, ""},
+		"it has exited and will be restarted": {exited(false), false, ""},
+		"it crashes in a loop": {func(p *corev1.Pod) {
+			s := &p.Status.ContainerStatuses[0]
+			s.State, s.LastTerminationState = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
+		}, false, ""},
+		"it was restarted": {func(p *corev1.Pod) {
+			p.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{}
+		}, true, "containerd://router-0"},
 		"nobody has said anything of it":       {func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }, true, ""},
 		"it is not scheduled":                  {func(p *corev1.Pod) { p.Status = corev1.PodStatus{Phase: corev1.PodPending} }, false, ""},
 		"a sidecar, and the port is declared":  {func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "proxy"}) }, true, "containerd://router-0"},

@@ -193,7 +193,7 @@ func (c *chosen) of(b *Backend, own []*worker, atSelection withdraw.Tri) (withdr
 var errPaired = errors.New("it pairs workers that prefill and decode, and would list one again as neither")
 
 // register tells a process to list a replica, unless it does.
-func register(ctx context.Context, client *http.Client, p Process, b Backend) error {
+func register(ctx context.Context, client *http.Client, p Process, b Backend, labels map[string]string) error {
 	all, err := workers(ctx, client, p)
 	if err != nil {
 		return err
@@ -209,7 +209,10 @@ func register(ctx context.Context, client *http.Client, p Process, b Backend) er
 	if err != nil {
 		return err
 	}
-	body, err := json.Marshal(map[string]string{"url": at})
+	body, err := json.Marshal(struct {
+		URL    string            `json:"url"`
+		Labels map[string]string `json:"labels,omitempty"`
+	}{at, labels})
 	if err != nil {
 		return err
 	}

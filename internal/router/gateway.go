@@ -105,11 +105,13 @@ func (g gateway) told() bool {
 	return g.base == modelGateway || g.base == smg && g.version != version{} && g.version.compare(lastOld) <= 0
 }
 
-func window(r *roster) time.Duration {
-	if r.http {
-		return httpWindow
+// window is that of a replica by its entries, and the longest there is where it has none:
+// what others are says nothing of it.
+func window(own []*worker) time.Duration {
+	if len(own) == 0 || slices.ContainsFunc(own, func(w *worker) bool { return !w.http() }) {
+		return grpcWindow
 	}
-	return grpcWindow
+	return httpWindow
 }
 
 // holds is whether a request can wait for its prefill when its decode worker has been

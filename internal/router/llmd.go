@@ -42,7 +42,7 @@ var (
 // decode worker, which has no metrics of it.
 type llmd struct{ clock clock.PassiveClock }
 
-func (llmd) Told(Process) bool { return false }
+func (llmd) Told(Process) (told, drains bool) { return false, false }
 
 func (llmd) Withdraw(context.Context, *http.Client, Process, Backend) error {
 	return errors.New("it follows the labels of the replica, and has no API to tell it anything")
@@ -92,6 +92,7 @@ func (e *picker) sighting(b *Backend) withdraw.Sighting {
 	why.add(reason)
 	s.Returns = why.of(e.comesBack(b, s.Membership))
 	s.Holds = why.of(e.holds(b))
+	s.HeldOutside = s.Holds != withdraw.No // by a sidecar or the gateway
 	s.InFlight, reason = e.inFlight(b, s.Membership)
 	why.add(reason)
 	s.Dispatches, reason = e.dispatches(b)

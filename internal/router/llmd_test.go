@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -201,7 +202,8 @@ func TestLLMDRouterCounts(t *testing.T) {
 
 func TestLLMDRouterIsToldNothing(t *testing.T) {
 	s := llmdStage(t, imageV10, "llmd-v0.10.txt")
-	assert.False(t, s.family.Told(s.process))
+	told, _ := s.family.Told(s.process)
+	assert.False(t, told)
 	require.ErrorContains(t, s.family.Withdraw(t.Context(), http.DefaultClient, s.process, replica()), "follows the labels")
 	require.NoError(t, s.family.Restore(t.Context(), http.DefaultClient, s.process, replica()))
 	assert.Empty(t, s.told)
@@ -240,6 +242,11 @@ func TestLLMDRouterProof(t *testing.T) {
 			f.metrics = strings.ReplaceAll(f.metrics, "} 9\n", "} 99\n")
 			f.sees(t, 6.5, replica())
 		}, ""},
+		"its own sidecar may hold one, which no new picker ends": {imageV10, func(t *testing.T, f *fleet) {
+			outOfPool(f.stage)
+			f.routed.Fleet.Processes[0].StartedAt = began.Add(20 * time.Second)
+			f.sees(t, 25, decoding)
+		}, names.HeldRouterHolds},
 		"its pool has no one left": {imageV10, func(t *testing.T, f *fleet) {
 			lines("queue_size")(f.stage)
 			f.sees(t, 1, replica()).sees(t, 60, replica())

@@ -40,9 +40,9 @@ type Family interface {
 	// unknown in it, and Why says why. The client bounds each request; a body is at most
 	// 1 MiB.
 	Look(ctx context.Context, client *http.Client, p Process, backends []Backend) []withdraw.Sighting
-	// Told is withdraw.Process.Told of a process: whether it has to be told to leave a
-	// replica alone, and before that is marked.
-	Told(p Process) bool
+	// Told is withdraw.Process.Told and Drains of a process: whether it has to be told to
+	// leave a replica alone, and before that is marked, and whether that begins a drain.
+	Told(p Process) (told, drains bool)
 	// Withdraw tells a process to choose the replica no more. It returns when that was
 	// accepted, which is not when it has come true.
 	Withdraw(ctx context.Context, client *http.Client, p Process, b Backend) error

@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// httpWindow is a connect, and the moments around it.
+	// httpWindow is the 10 s of a connect, and the moments around it: vllm-router chooses
+	// within 2 s.
 	httpWindow = 12 * time.Second
 	// grpcWindow is for a connect of 10 s and for building the request, which fetches
 	// images, both between choosing a worker and counting for it.
@@ -35,7 +36,10 @@ type sglang struct{ clock clock.PassiveClock }
 // to 1.9.0 within a minute only, so it is told; later ones discover again what was
 // removed from them, and a removal beside that of the label would cut short the time in
 // which the worker drains.
-func (sglang) Told(p Process) bool { return newGateway(p).told() }
+func (sglang) Told(p Process) (told, drains bool) {
+	g := newGateway(p)
+	return g.told(), g.base == smg
+}
 
 func (f sglang) Look(ctx context.Context, client *http.Client, p Process, backends []Backend) []withdraw.Sighting {
 	g := newGateway(p)
@@ -71,7 +75,7 @@ func sglangSighting(v *visit, c *chosen, g gateway, b *Backend, s *withdraw.Sigh
 		s.Membership = withdraw.Absent
 	}
 	s.Returns = why.of(comesBack(g.args, b))
-	s.Window = window(v.roster)
+	s.Window = window(own)
 	s.Holds = why.of(g.holds(v.roster))
 	if len(own) > 0 {
 		var uncounted string
@@ -126,5 +130,9 @@ func (sglang) Restore(ctx context.Context, client *http.Client, p Process, b Bac
 	if !newGateway(p).told() {
 		return nil
 	}
-	return register(ctx, client, p, b)
+	var labels map[string]string
+	if newGateway(p).base == smg && b.UID != "" { // or its discovery would not take it out with its Pod
+		labels = map[string]string{labelPodUID: string(b.UID), labelPodName: b.Name}
+	}
+	return register(ctx, client, p, b, labels)
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -92,10 +93,10 @@ func TestSMGSays(t *testing.T) {
 		"new: the load is text":                        {imageNew, nil, drains(t, "0"), nil, with(is(withdraw.Unselectable), uncounted("no number of requests"))},
 		"new: there is no load":                        {imageNew, nil, drains(t, nil), nil, with(is(withdraw.Unselectable), uncounted("no number of requests"))},
 		"new: gRPC":                                    {imageNew, nil, both(drains(t, 0), grpc), nil, with(is(withdraw.Unselectable), overGRPC)},
-		"new: another worker has gRPC": {imageNew, nil, func(s *stage) {
+		"new: another worker has gRPC, which says nothing of this one": {imageNew, nil, func(s *stage) {
 			drains(t, 0)(s)
 			s.workers = strings.ReplaceAll(s.workers, "http://10.0.0.2", "grpc://10.0.0.2")
-		}, nil, with(is(withdraw.Unselectable), func(w *want) { w.window = grpcWindow })},
+		}, nil, with(is(withdraw.Unselectable), count(0))},
 		"new: an encode worker":                       {imageNew, nil, both(drains(t, 0), fields(t, map[string]any{"worker_type": "encode"})), nil, with(is(withdraw.Unselectable), uncounted("not for workers of this type"), func(w *want) { w.holds = withdraw.Yes })},
 		"1.9: round_robin counts nothing":             {imageOld, []string{"--policy", "round_robin"}, drains(t, 0), nil, with(is(withdraw.Unselectable), uncounted("only under the policies"))},
 		"1.9: no policy is named":                     {imageOld, nil, drains(t, 0), nil, with(is(withdraw.Unselectable), uncounted("only under the policies"))},
@@ -137,7 +138,7 @@ func TestSMGSays(t *testing.T) {
 			}, nil, with(count(3), func(w *want) { w.dispatches = ptr(7.0) }),
 		},
 		"a worker that was added by hand has no UID":   {imageNew, nil, fields(t, map[string]any{"labels": nil}), nil, listed},
-		"it drains, in a list that is not whole":       {imageNew, nil, func(s *stage) { drains(t, 0)(s); s.workers = strings.Replace(s.workers, `"total":3`, `"total":4`, 1) }, nil, with(is(withdraw.MembershipUnknown), func(w *want) { w.why = "not whole" })},
+		"it drains, in a list that is not whole":       {imageNew, nil, func(s *stage) { drains(t, 0)(s); s.workers = strings.Replace(s.workers, `"total":3`, `"total":4`, 1) }, nil, with(is(withdraw.MembershipUnknown), func(w *want) { w.listed, w.why = true, "not whole" })},
 		"its list is not whole":                        {imageNew, nil, truncated(t), nil, with(is(withdraw.MembershipUnknown), unlisted, func(w *want) { w.why = "not whole" })},
 		"it lists nobody":                              {imageNew, nil, func(s *stage) { s.workers = `{"workers":[],"total":0}` }, nil, with(is(withdraw.Emptied), unlisted, func(w *want) { w.why = "no worker at all" })},
 		"its selector still matches, so it comes back": {imageNew, nil, gone(t), labelled(names.LabelServing, names.Serving), with(is(withdraw.Absent), unlisted, func(w *want) { w.returns = withdraw.Yes })},
@@ -238,7 +239,9 @@ func TestWhichGatewayIsTold(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			family, ok := Of(v1alpha1.SGLangGateway)
 			assert.True(t, ok)
-			assert.Equal(t, c.told, family.Told(Process{Image: c.image, Args: c.argv}))
+			told, drains := family.Told(Process{Image: c.image, Args: c.argv})
+			assert.Equal(t, c.told, told)
+			assert.Equal(t, told && strings.Contains(c.image, "smg"), told && drains)
 		})
 	}
 }
@@ -288,13 +291,14 @@ func otherGateway(t *testing.T) *stage { return gatewayStage(t) }
 
 func TestSGLangGatewayIsToldThatAReplicaIsBack(t *testing.T) {
 	added := []string{`POST /workers {"url":"http://10.0.0.1:8000"}`}
+	stamped := []string{`POST /workers {"url":"http://10.0.0.1:8000","labels":{"smg.ai/pod-name":"qwen-server-1","smg.ai/pod-uid":"uid-1"}}`}
 	for sentence, c := range map[string]struct {
 		stage  func(t *testing.T) *stage
 		change func(s *stage)
 		told   []string
 		err    string
 	}{
-		"it was removed":                    {smgOld, gone(t), added, ""},
+		"it was removed":                    {smgOld, gone(t), stamped, ""},
 		"it is listed":                      {smgOld, nil, nil, ""},
 		"it still drains":                   {smgOld, drains(t, 0), nil, "still taking the replica out"},
 		"the other gateway":                 {otherGateway, gone(t), added, ""},
@@ -359,6 +363,7 @@ func TestSGLangGatewayProof(t *testing.T) {
 			f.sees(t, 1, replica()).sees(t, 10, replica())
 		}, names.HeldRouterHolds},
 		"1.9 under round_robin: quiet for 12 s": {old("round_robin"), func(t *testing.T, f *fleet) {
+			f.sees(t, -3, replica())
 			gone(t)(f.stage)
 			f.sees(t, 1, replica()).sees(t, 13.5, replica())
 		}, ""},
@@ -383,8 +388,38 @@ func TestSGLangGatewayProof(t *testing.T) {
 			f.sees(t, 1, replica()).sees(t, 31.5, replica())
 		}, ""},
 		"the other gateway, told and unlabelled": {otherGateway, func(t *testing.T, f *fleet) {
+			f.sees(t, -3, replica())
 			gone(t)(f.stage)
 			f.sees(t, 1, replica()).sees(t, 13.5, replica())
+		}, ""},
+		"one that has never listed it may have had it over gRPC": {otherGateway, func(t *testing.T, f *fleet) {
+			gone(t)(f.stage)
+			f.sees(t, 1, replica()).sees(t, 13.5, replica())
+		}, names.HeldRouterHolds},
+		"the last worker had gRPC, and an empty list has no protocol": {newest, func(t *testing.T, f *fleet) {
+			only(t, 0)(f.stage)
+			f.workers = strings.ReplaceAll(strings.ReplaceAll(f.workers, "http://", "grpc://"), `"http"`, `"grpc"`)
+			f.sees(t, -3, replica())
+			f.workers = `{"workers":[],"total":0}`
+			f.sees(t, 1, replica()).sees(t, 13.5, replica())
+		}, names.HeldRouterHolds},
+		"it had gRPC, and all that are left have HTTP": {newest, func(t *testing.T, f *fleet) {
+			f.workers = set(t, f.workers, map[string]any{"url": "grpc://10.0.0.1:8000", "connection_mode": "grpc"})
+			f.sees(t, -3, replica())
+			gone(t)(f.stage)
+			f.sees(t, 1, replica()).sees(t, 13.5, replica())
+		}, names.HeldRouterHolds},
+		"it may hold requests of pairs, and began after the mark": {newest, func(t *testing.T, f *fleet) {
+			paired(f.stage)
+			f.metrics = "" // which would tell the answer of one run from the silence before
+			f.routed.Fleet.Processes[0].StartedAt = began.Add(20 * time.Second)
+			list, url := removed(t, f.workers), f.process.URL
+			f.process.URL = "http://127.0.0.1:1" // it does not listen yet
+			f.sees(t, 20, replica())
+			f.process.URL, f.workers = url, `{"workers":[],"total":0}` // it has not looked yet
+			f.sees(t, 21, replica())
+			f.workers = list
+			f.sees(t, 24, replica())
 		}, ""},
 		"the other gateway, with pairs and load 0": {func(t *testing.T) *stage { return gatewayStage(t, "--pd-disaggregation") }, func(t *testing.T, f *fleet) {
 			f.sees(t, 1, replica())

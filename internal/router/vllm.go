@@ -5,15 +5,11 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"time"
 
 	"k8s.io/utils/clock"
 
 	"github.com/lastcall-dev/lastcall/internal/withdraw"
 )
-
-// vllmWindow is the 2 s that choosing takes at most, and the 10 s of a connect.
-const vllmWindow = 12 * time.Second
 
 // vllmDispatches counts when a worker is chosen, whatever the policy.
 const vllmDispatches = "vllm_router_processed_requests_total"
@@ -25,7 +21,7 @@ type vllm struct{ clock clock.PassiveClock }
 
 // Told: also what pairs workers takes them out when it is told, but cannot be told to
 // take one back as what it was, and that it holds nothing for one cannot be shown.
-func (vllm) Told(p Process) bool { return !startedWith(p).has(pairingFlags...) }
+func (vllm) Told(p Process) (told, drains bool) { return !startedWith(p).has(pairingFlags...), false }
 
 func (f vllm) Look(ctx context.Context, client *http.Client, p Process, backends []Backend) []withdraw.Sighting {
 	a := startedWith(p)
@@ -53,7 +49,7 @@ func vllmSighting(v *visit, c *chosen, a args, b *Backend, s *withdraw.Sighting)
 		s.Membership = withdraw.Absent
 	}
 	s.Returns = why.of(comesBack(a, b))
-	s.Window = vllmWindow
+	s.Window = window(own)
 	holds, held := vllmHolds(a, v.roster)
 	s.Holds = why.of(holds, held)
 	atSelection := withdraw.Unknown
@@ -80,7 +76,7 @@ func vllmHolds(a args, r *roster) (withdraw.Tri, string) {
 	case a.has("enable-program-scheduling"): // a program has one worker, and its requests wait for room there
 		return withdraw.Yes, "it keeps requests for a worker until that has room (--enable-program-scheduling)"
 	case !r.http:
-		return withdraw.Unknown, "it is not known to speak HTTP to all workers, and how long it takes otherwise is not known"
+		return withdraw.Unknown, "it is not known to speak HTTP to all workers, and how it sends otherwise is not known"
 	}
 	return withdraw.No, ""
 }
@@ -112,5 +108,5 @@ func (vllm) Withdraw(ctx context.Context, client *http.Client, p Process, b Back
 }
 
 func (vllm) Restore(ctx context.Context, client *http.Client, p Process, b Backend) error {
-	return register(ctx, client, p, b)
+	return register(ctx, client, p, b, nil)
 }

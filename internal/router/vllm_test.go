@@ -43,7 +43,7 @@ func goneWith(t *testing.T, argv ...string) func(*stage) {
 }
 
 func TestVLLMRouterSays(t *testing.T) {
-	listed := want{membership: withdraw.Selectable, returns: withdraw.No, holds: withdraw.No, window: vllmWindow, dispatches: ptr(7.0)}
+	listed := want{membership: withdraw.Selectable, returns: withdraw.No, holds: withdraw.No, window: httpWindow, dispatches: ptr(7.0)}
 	with := func(change func(*want)) want { w := listed; change(&w); return w }
 	absent := with(func(w *want) { w.membership = withdraw.Absent })
 	unknown := func(why string) want {
@@ -78,10 +78,10 @@ func TestVLLMRouterSays(t *testing.T) {
 		"its list does not say how long it is":                       {func(s *stage) { gone(t)(s); s.workers = strings.Replace(s.workers, "total", "sum", 1) }, nil, unknown("not whole")},
 		"its workers register themselves, so the list is not theirs": {goneWith(t, append([]string{"--vllm-discovery-address", "0.0.0.0:30001"}, vllmArgs...)...), nil, unknown("--vllm-discovery-address")},
 		"its command line is not known": {goneWith(t), nil, want{
-			window: vllmWindow, dispatches: ptr(7.0), why: "its command line is not known",
+			window: httpWindow, dispatches: ptr(7.0), why: "its command line is not known",
 		}},
 		"its command line is a shell's": {goneWith(t, "sh", "-c", "vllm-router --selector app=qwen"), nil, want{
-			window: vllmWindow, dispatches: ptr(7.0), why: "its command line is not known",
+			window: httpWindow, dispatches: ptr(7.0), why: "its command line is not known",
 		}},
 		"its selector still matches, so a restart brings the replica back": {
 			gone(t), labelled(names.LabelServing, names.Serving),
@@ -132,7 +132,7 @@ func TestVLLMRouterSays(t *testing.T) {
 		"it does not speak HTTP to all of its workers": {
 			func(s *stage) {
 				s.workers = set(t, s.workers, map[string]any{"url": "grpc://10.0.0.1:8000", "connection_mode": "Grpc"})
-			}, nil, with(func(w *want) { w.holds, w.why = withdraw.Unknown, "not known to speak HTTP" }),
+			}, nil, with(func(w *want) { w.holds, w.window, w.why = withdraw.Unknown, grpcWindow, "not known to speak HTTP" }),
 		},
 		"it has never dispatched to the replica, and has to others": {
 			func(s *stage) { s.metrics = without(s.metrics, "10.0.0.1:") }, nil, with(func(w *want) { w.dispatches = ptr(0.0) }),
@@ -233,7 +233,9 @@ func TestVLLMRouterIsTold(t *testing.T) {
 				c.backend(&b)
 			}
 			s := vllmStage(t, c.change)
-			require.True(t, s.family.Told(s.process))
+			told, drains := s.family.Told(s.process)
+			require.True(t, told)
+			require.False(t, drains)
 			err := s.family.Withdraw(t.Context(), http.DefaultClient, s.process, b)
 			assert.Equal(t, c.told, s.told)
 			if c.err == "" {
@@ -326,6 +328,7 @@ func TestVLLMRouterProof(t *testing.T) {
 			f.sees(t, 15, replica())
 		}, names.HeldRecentDispatches},
 		"it did not answer once in between, which takes nothing back": {func(t *testing.T, f *fleet) {
+			f.sees(t, 1, replica())
 			gone(t)(f.stage)
 			f.sees(t, 2, replica())
 			url := f.process.URL

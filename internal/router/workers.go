@@ -12,9 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// labelPodUID is a worker's label for the UID of its Pod, which SMG gives to those it
-// has discovered.
-const labelPodUID = "smg.ai/pod-uid"
+// Labels of a worker for its Pod, which SMG gives to those it has discovered. Those with
+// a UID it takes out when their Pod is gone.
+const (
+	labelPodUID  = "smg.ai/pod-uid"
+	labelPodName = "smg.ai/pod-name"
+)
 
 // worker is an entry of GET /workers. What is not there is zero.
 type worker struct {

@@ -32,6 +32,8 @@ type Process struct {
 	// Told is whether it has to be told to leave a replica alone, and told again that it
 	// need not. Others follow the replica's labels.
 	Told bool
+	// Drains is whether what it was told begins a drain, which being told again ends.
+	Drains bool
 	// Refused is what it answered when it was told last and did not take that, for
 	// people.
 	Refused string
@@ -124,6 +126,9 @@ type Sighting struct {
 	// has no bound.
 	Holds    Tri
 	MostHeld time.Duration
+	// HeldOutside is whether it is not the process that holds one, so that its end does
+	// not end that.
+	HeldOutside bool
 	// Returns is whether the replica would become Selectable again by itself as things
 	// are: when the process looks around next, or restarts.
 	Returns Tri
@@ -133,6 +138,9 @@ type Sighting struct {
 
 // out reports whether the process cannot choose the replica.
 func (s *Sighting) out() bool { return s.Membership == Unselectable || s.Membership == Absent }
+
+// lists reports whether the process has the replica on its list.
+func (s *Sighting) lists() bool { return s.Membership == Selectable || s.Membership == Unselectable }
 
 // String is all that was said, for people.
 func (s *Sighting) String() string {

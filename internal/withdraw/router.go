@@ -169,18 +169,22 @@ func (r *Routed) Last(p Process, since time.Time) *Sighting {
 // run is what the present run of a process has said: a counter of another one says
 // nothing, and nor does what it could choose.
 func (r *Routed) run(p Process) (all []Sighting) {
-	listed := false
+	var listed *Sighting
 	for _, s := range r.Sightings[p.UID] {
 		if p.Run == "" || s.Run != p.Run {
 			continue
 		}
 		if s.Membership == Emptied {
 			s.Membership = MembershipUnknown
-			if listed {
+			if listed != nil {
 				s.Membership = Absent
 			}
 		}
-		listed = listed || s.Membership == Selectable || s.Membership == Unselectable
+		if s.lists() {
+			listed = &s
+		} else if listed != nil && listed.Window > 0 { // how it sends to the replica it knew while it listed it
+			s.Window = min(s.Window, listed.Window)
+		}
 		all = append(all, s)
 	}
 	return all
@@ -239,9 +243,13 @@ func wholeIdle(out []Sighting) bool {
 }
 
 // newcomer is way (c): the process began to run after the replica was marked, and never
-// could choose it.
+// could choose it, nor does anybody else hold what another process has chosen. That it did
+// not answer yet, or listed nobody yet, is how a process begins.
 func (r *Routed) newcomer(p Process, marked time.Time) bool {
-	return p.StartedAt.After(marked.Add(clockSkew)) && !slices.ContainsFunc(r.run(p), func(s Sighting) bool { return !s.out() })
+	return p.StartedAt.After(marked.Add(clockSkew)) && !slices.ContainsFunc(r.Sightings[p.UID], func(s Sighting) bool {
+		begins := !s.Answered || s.Membership == Emptied || s.Membership == Absent
+		return s.Run == p.Run && (!begins || s.HeldOutside)
+	})
 }
 
 // waited is way (d): longer has passed than a request can take from choosing the

@@ -199,6 +199,8 @@ func TestEachWayNeedsItsFacts(t *testing.T) {
 			"it may have listed the replica": func(r *Routed) {
 				r.Sightings["r"] = slices.Insert(r.Sightings["r"], 0, seen(21, MembershipUnknown))
 			},
+			"it has had it, draining":     func(r *Routed) { r.Sightings["r"] = slices.Insert(r.Sightings["r"], 0, seen(21, Unselectable)) },
+			"another one may hold for it": every(func(s *Sighting) { s.HeldOutside = true }),
 		},
 		"(d) it sends within 2 s or never": {
 			"it may hold it longer": every(func(s *Sighting) { s.Holds = Unknown }),

@@ -100,27 +100,31 @@ func TestRouterThatStartsAgain(t *testing.T) {
 
 // All processes of the router are replaced by others while replicas are taken away.
 func TestRouterIsRolledOut(t *testing.T) {
-	f := behind(t, router.Router{Release: vllmRouter}, v1alpha1.RetirementBudgets{}, server(3))
-	before, old := f.uids(t), f.processes(t)
-	records := stream(t, f.cluster, f.key.Namespace, f.router.Name)
-	f.scale(t, 1)
-	f.target(t, "server", 2, v1alpha1.StateWithdrawing, "")
-	deployment := &appsv1.Deployment{}
-	require.NoError(t, f.cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: f.key.Namespace, Name: f.router.Name}, deployment))
-	was := deployment.DeepCopy()
-	deployment.Spec.Template.Labels["rollout"] = "second"
-	require.NoError(t, f.cluster.Client.Patch(t.Context(), deployment, client.MergeFrom(was)))
-	_, said := f.over(t, v1alpha1.EndCompleted, time.Time{})
-	asked := map[string]bool{}
-	for process := range said["qwen-server-2"] {
-		asked[process] = true
+	for _, release := range []bundle.Release{vllmRouter, llmdRouter} {
+		t.Run(string(release.Family), func(t *testing.T) {
+			f := behind(t, router.Router{Release: release}, v1alpha1.RetirementBudgets{}, server(3))
+			before, old := f.uids(t), f.processes(t)
+			records := stream(t, f.cluster, f.key.Namespace, f.router.Name)
+			f.scale(t, 1)
+			f.target(t, "server", 2, v1alpha1.StateWithdrawing, "")
+			deployment := &appsv1.Deployment{}
+			require.NoError(t, f.cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: f.key.Namespace, Name: f.router.Name}, deployment))
+			was := deployment.DeepCopy()
+			deployment.Spec.Template.Labels["rollout"] = "second"
+			require.NoError(t, f.cluster.Client.Patch(t.Context(), deployment, client.MergeFrom(was)))
+			_, said := f.over(t, v1alpha1.EndCompleted, time.Time{})
+			asked := map[string]bool{}
+			for process := range said["qwen-server-2"] {
+				asked[process] = true
+			}
+			for _, p := range old {
+				require.True(t, asked[p.Pod.Name], "%s was not asked", p.Pod.Name)
+			}
+			require.Greater(t, len(asked), len(old), "nobody new was asked")
+			require.Equal(t, map[string]types.UID{"qwen-server-0": before["qwen-server-0"]}, f.uids(t))
+			uncut(t, records())
+		})
 	}
-	for _, p := range old {
-		require.True(t, asked[p.Pod.Name], "%s was not asked", p.Pod.Name)
-	}
-	require.Greater(t, len(asked), len(old), "nobody new was asked")
-	require.Equal(t, map[string]types.UID{"qwen-server-0": before["qwen-server-0"]}, f.uids(t))
-	uncut(t, records())
 }
 
 // A spec that changes its mind: who was told to leave the replica alone is told that it
@@ -176,14 +180,27 @@ func TestLastReplicaBehindARouter(t *testing.T) {
 	}
 }
 
-// A deletion takes no longer than it may, and cuts nothing meanwhile.
+// A deletion takes no longer than it may, whatever the router says.
 func TestDeletionBehindARouter(t *testing.T) {
-	f := behind(t, router.Router{Release: vllmRouter}, v1alpha1.RetirementBudgets{}, server(2))
-	records := stream(t, f.cluster, f.key.Namespace, f.router.Name, "--max-tokens=40")
-	since := f.delete(t)
-	f.gone(t)
-	took := time.Since(since)
-	t.Logf("from the delete to the last Pod's end: %.1f s", took.Seconds())
-	require.Less(t, took, 2*time.Minute)
-	uncut(t, records())
+	for what, fault := range map[string]fake.Fault{
+		"that tells the truth": {Name: fake.SucceedForUnknown}, "that says nothing": {Name: fake.Unauthorized},
+	} {
+		t.Run(what, func(t *testing.T) {
+			f := behind(t, router.Router{Release: vllmRouter}, v1alpha1.RetirementBudgets{}, server(2))
+			records := stream(t, f.cluster, f.key.Namespace, f.router.Name, "--max-tokens=40")
+			silent := fault.Name == fake.Unauthorized
+			f.fault(t, fault)
+			if silent { // it goes on to send, and what is never idle has all the time of draining
+				uncut(t, records())
+			}
+			since := f.delete(t)
+			f.gone(t)
+			took := time.Since(since)
+			t.Logf("from the delete to the last Pod's end: %.1f s", took.Seconds())
+			require.Less(t, took, 2*time.Minute)
+			if !silent {
+				uncut(t, records())
+			}
+		})
+	}
 }

@@ -178,7 +178,8 @@ func TestAdaptersFollowAWithdrawal(t *testing.T) {
 			if c.picks {
 				assert.Equal(t, 1.0, before.Dispatches.Value)
 			}
-			assert.Equal(t, c.told, s.family.Told(s.process))
+			told, _ := s.family.Told(s.process)
+			assert.Equal(t, c.told, told)
 			if c.told {
 				require.NoError(t, s.family.Withdraw(t.Context(), http.DefaultClient, s.process, s.backend(0)))
 			}
@@ -196,15 +197,32 @@ func TestAdaptersFollowAWithdrawal(t *testing.T) {
 	}
 }
 
+// A replica that is kept is listed again, and leaves with its Pod as one does that was
+// never taken out.
 func TestAdaptersPutAReplicaBack(t *testing.T) {
-	s := newScene(t, Router{Name: "router", Release: bundle.Release{Family: fake.VLLMRouter, Version: "0.1.15"}}, "127.8.20")
-	require.NoError(t, s.family.Withdraw(t.Context(), http.DefaultClient, s.process, s.backend(0)))
-	s.mark(names.Withdrawn)
-	s.eventually("it is out", is(withdraw.Absent))
-	s.mark(names.Serving)
-	assert.Equal(t, withdraw.Absent, s.look().Membership, "the label alone does not bring it back")
-	require.NoError(t, s.family.Restore(t.Context(), http.DefaultClient, s.process, s.backend(0)))
-	assert.Equal(t, withdraw.Selectable, s.look().Membership)
+	for i, r := range []Router{
+		{Release: bundle.Release{Family: fake.VLLMRouter, Version: "0.1.15"}},
+		{Release: bundle.Release{Family: fake.SGLModelGateway, Version: "0.3.0"}},
+		{Release: bundle.Release{Family: fake.SMG, Version: "1.9.0"}, Args: []string{"--drain-settle-secs", "1"}},
+	} {
+		t.Run(string(r.Release.Family), func(t *testing.T) {
+			r.Name = "router"
+			s := newScene(t, r, fmt.Sprintf("127.8.2%d", i))
+			require.NoError(t, s.family.Withdraw(t.Context(), http.DefaultClient, s.process, s.backend(0)))
+			s.eventually("it is out", is(withdraw.Absent))
+			s.mark(names.Withdrawn)
+			s.mark(names.Serving)
+			assert.Equal(t, withdraw.Absent, s.look().Membership, "the label alone does not bring it back")
+			require.NoError(t, s.family.Restore(t.Context(), http.DefaultClient, s.process, s.backend(0)))
+			s.eventually("it is back", is(withdraw.Selectable))
+
+			pod, now := s.pods[0].DeepCopy(), metav1.Now()
+			pod.DeletionTimestamp = &now // by another hand, as in the drain of a node
+			s.script.Apply(pod)
+			s.script.Delete(pod)
+			s.eventually("it is out with its Pod", is(withdraw.Absent))
+		})
+	}
 }
 
 // What is wrong with a router must not look like a withdrawal that is done.

@@ -134,8 +134,9 @@ func (p *process) gatewayDelete(w http.ResponseWriter, r *http.Request) {
 
 func (p *process) gatewayCreate(w http.ResponseWriter, r *http.Request) {
 	var in struct {
-		URL        string `json:"url"`
-		WorkerType Role   `json:"worker_type"`
+		URL        string            `json:"url"`
+		WorkerType Role              `json:"worker_type"`
+		Labels     map[string]string `json:"labels"`
 	}
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&in); err != nil || in.URL == "" {
 		writeJSON(w, http.StatusBadRequest, workerError{"url: a worker's URL is missing", "BAD_REQUEST"})
@@ -148,6 +149,9 @@ func (p *process) gatewayCreate(w http.ResponseWriter, r *http.Request) {
 			fmt.Sprintf("Worker already exists at URL '%s' with ID %s.", in.URL, p.ids[in.URL]), "WORKER_ALREADY_EXISTS",
 		})
 		return
+	}
+	if uid := in.Labels[podUIDLabel]; p.options.Family == SMG && uid != "" { // it is its discovery's by that
+		p.workers[p.find(in.URL)].found = true
 	}
 	id := p.ids[in.URL]
 	w.Header().Set("Location", "/workers/"+id)
