@@ -76,8 +76,8 @@ const (
 	RetireIdle = "Idle"
 	// RetireNeverStarted: its engine was never started, so there is nothing to drain.
 	RetireNeverStarted = "NeverStarted"
-	// RetireNotRunning: its engine does not run: it has ended for good, or is between
-	// two starts.
+	// RetireNotRunning: its engine does not run: it has ended for good, is between two
+	// starts, or still loads its model.
 	RetireNotRunning = "NotRunning"
 	// RetireOrphaned: the ModelDeployment was deleted, and its Pods were asked to be
 	// left behind.

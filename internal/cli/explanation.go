@@ -163,12 +163,28 @@ func (e *explainer) deletion() []advice {
 		all = append(all, do("It waits for idle replicas without bound, for it has the annotation "+names.AnnotationDeletion+": "+names.DeletionWaitForIdle+". Without that, each goes through its drain window when its time is over:",
 			fmt.Sprintf("kubectl annotate modeldeployment %s -n %s %s-", e.md.Name, e.md.Namespace, names.AnnotationDeletion)))
 	case operation != nil && operation.Cause == v1alpha1.CauseDeletion:
-		end := operation.Deadline.Add(grace + retire.SettleSlack)
-		all = append(all, do(fmt.Sprintf("It goes when no Pod of it is left, at the latest about %s: replicas that are not proven idle by %s are deleted through their drain window of at most %s, and %s later it is let go whatever is left. A delete that is refused takes longer.",
-			e.when(end), clockTime(operation.Deadline.Time), seconds(grace), seconds(retire.SettleSlack))))
+		all = append(all, do(e.deletionEnds(operation, grace)))
 	}
 	return append(all, do("To let it go now. "+finalizersCost,
 		fmt.Sprintf("kubectl lastcall finalizers %s -n %s --remove", e.md.Name, e.md.Namespace)))
+}
+
+// deletionEnds is when a deletion is over at the latest. Replicas that are taken up after
+// the first have a time of their own.
+func (e *explainer) deletionEnds(operation *v1alpha1.RetirementStatus, grace time.Duration) string {
+	drain, _ := budgetOfDrain(e.md)
+	drained := operation.Deadline.Time
+	for i := range operation.Targets {
+		t := &operation.Targets[i]
+		if end := t.PhaseStartedAt.Add(drain); t.State == v1alpha1.StateDraining && end.After(drained) {
+			drained = end
+		}
+	}
+	window := fmt.Sprintf("are deleted through their drain window of at most %s, and %s later it is let go whatever is left. A delete that is refused takes longer.", seconds(grace), seconds(retire.SettleSlack))
+	if later := e.later(); len(operation.Targets)+len(later) > retire.MaxTargets {
+		return fmt.Sprintf("It goes when no Pod of it is left. %d replicas wait until others are gone, and have as long then. Of the others, those that are not proven idle by %s %s", len(later), clockTime(drained), window)
+	}
+	return fmt.Sprintf("It goes when no Pod of it is left, at the latest about %s: replicas that are not proven idle by %s %s", e.when(drained.Add(grace+retire.SettleSlack)), clockTime(drained), window)
 }
 
 func (e *explainer) waitsForIdle() bool {

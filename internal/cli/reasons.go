@@ -129,7 +129,7 @@ var meanings = map[string]meaning{
 	names.HeldRouterHolds: {
 		says:  "a process of its router may hold a request that has chosen it",
 		needs: "the time to pass in which that would be sent, or a count of 0 that can be relied on",
-		out:   []advice{do("If a process is said above to hold requests for as long as others prefill, no time is long enough. One that started after the replica was withdrawn holds nothing, so start the router anew while it is withdrawn, in a way that lets its own requests end (kubectl rollout restart of its Deployment):", routerPods)},
+		out:   []advice{do("{holdsnothing}", routerPods)},
 		wait:  "Wait: most routers send a request within seconds or never.",
 	},
 	names.HeldRecentDispatches: {
@@ -251,7 +251,7 @@ var meanings = map[string]meaning{
 		says: "its engine was never started, so there is nothing to drain",
 	},
 	names.RetireNotRunning: {
-		says: "its engine does not run, so there is nothing to drain",
+		says: "its engine does not run or still loads its model, so there is nothing to drain",
 	},
 	names.RetireOrphaned: {
 		says: "the ModelDeployment was deleted and its Pods were to be left behind",
@@ -281,7 +281,8 @@ var meanings = map[string]meaning{
 		out:   []advice{do("If it happens again, see who writes the label:", "kubectl get pod -n {namespace} {pod} --show-managed-fields -o yaml")},
 	},
 	names.RetireNotProvenAgain: {
-		says: "a delete of it was refused, and it has not been proven idle again in time: it goes through its drain window",
+		says: "a delete of it was refused, and it has not been proven idle again in time",
+		out:  []advice{do("See who refuses the delete of its Pods: an admission webhook or policy says so to everybody. A dry run deletes nothing:", "kubectl delete pod -n {namespace} {pods} --dry-run=server")},
 	},
 	names.RetireSettlingOverran: {
 		says: "its Pods are still there although their time is over; the deletes stand",

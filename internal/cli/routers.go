@@ -211,3 +211,11 @@ func leavesAlone(md *v1alpha1.ModelDeployment, role string) string {
 	}
 	return "It follows labels, and has to select its endpoints with " + followsLabel(md, role) + ". Its log says more:"
 }
+
+// holdsNothing says how a router is brought to hold nothing, where waiting does not.
+func holdsNothing(md *v1alpha1.ModelDeployment) string {
+	if md.Spec.Router != nil && md.Spec.Router.Name == v1alpha1.LLMDRouter {
+		return "If its sidecar or the gateway is said above to hold requests, no time is long enough, and no restart of the router helps: keep it, or delete its Pod by hand when its clients are gone. The router:"
+	}
+	return "If a process is said above to hold requests, no time is long enough. One that started after the replica was withdrawn holds nothing, so start the router anew while it is withdrawn, in a way that lets its own requests end (kubectl rollout restart of its Deployment):"
+}

@@ -335,7 +335,7 @@ func (e *explainer) wordsFor(pods []*corev1.Pod, role string) *strings.Replacer 
 	return strings.NewReplacer("{name}", e.md.Name, "{namespace}", e.md.Namespace, "{role}", role,
 		"{pod}", first, "{pods}", strings.Join(all, " "), "{node}", node, "{metrics}", metrics,
 		"{engine}", string(engine.Name), "{refresh}", seconds(engine.Refresh), "{connections}", directConnections(e.md),
-		"{router}", findRouter(e.md), "{followslabel}", followsLabel(e.md, role), "{leavesalone}", leavesAlone(e.md, role))
+		"{router}", findRouter(e.md), "{followslabel}", followsLabel(e.md, role), "{leavesalone}", leavesAlone(e.md, role), "{holdsnothing}", holdsNothing(e.md))
 }
 
 // metricsPath is where the API server passes on to a Pod's /metrics.

@@ -71,7 +71,7 @@ func TestAWholeReadUnderARealPython(t *testing.T) {
 	eachWay(t, running, func(t *testing.T, server *httptest.Server) {
 		run := target(t, engineAt.URL())
 		run.Ports = []uint16{1}
-		result := reader(t, at(server), inTurn(member())).Read(t.Context(), run)
+		result := reader(t, at(server), inTurn(member(recorded(engineAt.URL())))).Read(t.Context(), run)
 		require.Equal(t, engine.Idle, result.Verdict, result.Message)
 		assert.NotEmpty(t, result.Started)
 		assert.True(t, result.ConnectionsKnown)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/internal/engine"
+	"github.com/lastcall-dev/lastcall/internal/mutate"
 )
 
 // check is the target's Pod on the API server, if the run that is meant is running.
@@ -38,6 +39,10 @@ func sameRun(pod *corev1.Pod, t Target) error {
 	}
 	if pod.DeletionTimestamp != nil {
 		return failed(names.HeldReadFailed, "the Pod is being deleted")
+	}
+	// Another endpoint may be another engine's, idle or not.
+	if record, _ := mutate.RecordOf(pod.Annotations); record.MetricsURL != t.Endpoint {
+		return failed(names.HeldReadFailed, "the Pod's record has another endpoint now: %q", record.MetricsURL)
 	}
 	i := slices.IndexFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.Name == t.Container })
 	if i < 0 {

@@ -28,6 +28,8 @@ var notTheRun = map[string]struct {
 	reason, message string
 }{
 	"another Pod of the name": {func(p *corev1.Pod) { p.UID = "uid-2" }, names.HeldContainerRestarted, "another Pod has its name, with the UID uid-2"},
+	"of another record":       {recorded("http://127.0.0.1:9000/metrics"), names.HeldReadFailed, `the Pod's record has another endpoint now: "http://127.0.0.1:9000/metrics"`},
+	"without a record":        {func(p *corev1.Pod) { p.Annotations = nil }, names.HeldReadFailed, `the Pod's record has another endpoint now: ""`},
 	"being deleted":           {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, names.HeldReadFailed, "the Pod is being deleted"},
 	"without the container":   {func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }, names.HeldReadFailed, `the Pod's status has no container "main"`},
 	"restarted": {
@@ -161,7 +163,7 @@ func TestTheEndpointOfARecord(t *testing.T) {
 
 func TestAPodWhoseRecordPointsElsewhereIsNotAsked(t *testing.T) {
 	server := serve(t, func(*session) { t.Error("the engine was asked") })
-	result := reader(t, at(server), inTurn(member())).Read(t.Context(), target(t, "http://10.0.0.8:8000/metrics"))
+	result := reader(t, at(server), inTurn(member(recorded("http://10.0.0.8:8000/metrics")))).Read(t.Context(), target(t, "http://10.0.0.8:8000/metrics"))
 	assert.Equal(t, engine.Unknown, result.Verdict)
 	assert.Equal(t, names.HeldReadFailed, result.Reason)
 	assert.Equal(t, `the endpoint of the Pod's record, "http://10.0.0.8:8000/metrics", is neither on loopback nor at an address of the Pod`, result.Message)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/lastcall-dev/lastcall/api/names"
 	"github.com/lastcall-dev/lastcall/internal/engine"
 )
 
@@ -39,7 +40,10 @@ func inTurn(pods ...*corev1.Pod) live {
 // member is a Pod in the run that target means, changed.
 func member(change ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "qwen-server-3-0", UID: "uid-1"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team-a", Name: "qwen-server-3-0", UID: "uid-1",
+			Annotations: map[string]string{names.AnnotationStatus: `{"outcome":"injected","metricsURL":"` + somewhere + `"}`},
+		},
 		Status: corev1.PodStatus{
 			PodIPs: []corev1.PodIP{{IP: "10.0.0.7"}, {IP: "fd00::7"}},
 			ContainerStatuses: []corev1.ContainerStatus{
@@ -52,6 +56,13 @@ func member(change ...func(*corev1.Pod)) *corev1.Pod {
 		c(pod)
 	}
 	return pod
+}
+
+// recorded is a Pod whose record has another endpoint.
+func recorded(endpoint string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Annotations = map[string]string{names.AnnotationStatus: `{"outcome":"injected","metricsURL":"` + endpoint + `"}`}
+	}
 }
 
 func target(t testing.TB, endpoint string) Target {
