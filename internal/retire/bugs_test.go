@@ -36,6 +36,10 @@ var planted = map[string]uint64{
 	"believes that nothing comes back":       4000,
 	"does not wait for what a router holds":  4000,
 	"tells no router that a replica is kept": 500,
+	// Prove.
+	"takes a router's window for over": 4000,
+	"trusts a count that is set back":  12000,
+	"trusts the count of what is gone": 12000,
 	// Step.
 	"moves the deadline":                     500,
 	"begins another operation":               500,
@@ -67,6 +71,23 @@ func TestPlantedBugs(t *testing.T) {
 			require.Fail(t, "the bug lives", "%d worlds have not found it", worlds)
 		})
 	}
+}
+
+// eachSighting is what is known of routers, with something changed in all that was said.
+func eachSighting(routed map[types.UID]withdraw.Routed, change func(*withdraw.Sighting)) map[types.UID]withdraw.Routed {
+	all := map[types.UID]withdraw.Routed{}
+	for uid, r := range routed {
+		said := map[types.UID][]withdraw.Sighting{}
+		for _, p := range r.Fleet.Processes {
+			said[p.UID] = slices.Clone(r.Sightings[p.UID])
+			for i := range said[p.UID] {
+				change(&said[p.UID][i])
+			}
+		}
+		r.Sightings = said
+		all[uid] = r
+	}
+	return all
 }
 
 // decide is Step, fooled where a bug is planted.
@@ -102,6 +123,12 @@ func (h *host) decide(r *round) (Status, []Action) {
 	case "keeps a proof after a refused delete":
 		seen.Refused = nil
 		seen.Reads, seen.Direct = h.stillProven(before)
+	case "takes a router's window for over":
+		seen.Routed = eachSighting(seen.Routed, func(s *withdraw.Sighting) { s.Window = 1 })
+	case "trusts a count that is set back":
+		seen.Routed = eachSighting(seen.Routed, func(s *withdraw.Sighting) { s.InFlight.NeverReset = withdraw.Yes })
+	case "trusts the count of what is gone":
+		seen.Routed = eachSighting(seen.Routed, func(s *withdraw.Sighting) { s.InFlight.SurvivesRemoval = withdraw.Yes })
 	case "gives up before it has looked":
 		seen.Since = time.Time{}
 	case "begins another operation":

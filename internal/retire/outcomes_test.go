@@ -96,7 +96,9 @@ func (h *host) checkRestored(calm int) {
 		for _, m := range t.Members {
 			p := h.byUID(m.UID)
 			for _, router := range h.routers {
-				listed := p == nil || p.leaving() || !p.Running || !m.Answering || p.Index != 0 || !router.told || router.lists[m.UID]
+				// It can list it again when it has drained, and is looked at now and then.
+				drains := router.drains > 0 && h.clock().Sub(since) < time.Duration(20+router.drains)*time.Second+RestoreInterval
+				listed := p == nil || drains || p.leaving() || !p.Running || !m.Answering || p.Index != 0 || !router.told || router.lists[m.UID]
 				h.must(listed, "%s is kept, and %s was not told", m.Name, router.name)
 			}
 		}

@@ -24,6 +24,13 @@ type process struct {
 	// many requests are bound to a Pod.
 	window        int
 	holds, counts bool
+	// drains is for how many seconds it keeps on its list what it was told to leave alone,
+	// if it was not told twice, and counts for that only meanwhile; 0 where it does not.
+	// resets is whether its count is 0 whatever is bound, as it may say itself.
+	drains int
+	resets bool
+	// draining is until when Pods are on its list for that.
+	draining map[types.UID]int
 	// lists are the Pods that it may choose, and known those that it has learned of.
 	lists, known map[types.UID]bool
 	// eligible is whether it would list a Pod, seconds back in its bits.
@@ -53,8 +60,11 @@ func (w *world) route() {
 func (w *world) addProcess() {
 	w.made++
 	p := &process{
-		name: "router-" + strconv.Itoa(w.made), told: w.chance(2), slow: w.random.IntN(3), window: 1 + w.random.IntN(4),
-		holds: w.chance(4), counts: w.chance(2),
+		name: "router-" + strconv.Itoa(w.made), told: w.chance(2), slow: w.random.IntN(3), window: 1 + w.random.IntN(9),
+		holds: w.chance(4), counts: w.chance(2), resets: w.chance(3),
+	}
+	if p.told && w.chance(2) {
+		p.drains = 8 + w.random.IntN(20)
 	}
 	w.routers = append(w.routers, p)
 	w.start(p)
@@ -63,7 +73,7 @@ func (w *world) addProcess() {
 // start is a new run: nothing is left of the one before, its requests neither.
 func (w *world) start(p *process) {
 	p.run, p.since, p.held = p.run+1, w.tick, nil
-	p.eligible = map[types.UID]uint8{}
+	p.eligible, p.draining = map[types.UID]uint8{}, map[types.UID]int{}
 	p.lists, p.known, p.picks = map[types.UID]bool{}, map[types.UID]bool{}, map[types.UID]int{}
 	w.discover(p)
 }
@@ -219,7 +229,7 @@ func (h *host) askRouter(a AskRouter) {
 
 func (h *host) processOf(p *process) withdraw.Process {
 	return withdraw.Process{
-		Pod: p.name, UID: types.UID(p.name), Run: strconv.Itoa(p.run), Told: p.told,
+		Pod: p.name, UID: types.UID(p.name), Run: strconv.Itoa(p.run), Told: p.told, Drains: p.drains > 0,
 		StartedAt: h.clock().Add(time.Duration(p.since-h.tick) * time.Second),
 	}
 }
@@ -274,10 +284,14 @@ func (h *host) sighting(of withdraw.Process, q asking) withdraw.Sighting {
 		Window: time.Duration(p.window+1) * time.Second, Holds: withdraw.No, Returns: withdraw.No,
 		Dispatches: withdraw.Counter{Known: true, Value: float64(p.picks[pod.UID]), AtSelection: withdraw.Yes},
 	}
-	if p.lists[pod.UID] {
+	switch {
+	case p.lists[pod.UID]:
 		s.Membership = withdraw.Selectable
+	case h.tick < p.draining[pod.UID]:
+		s.Membership = withdraw.Unselectable
+		h.reached["said to drain"]++
 	}
-	if p.told && (h.ignores || !pod.Withdrawn) && h.bug != "believes that nothing comes back" {
+	if (h.ignores || !pod.Withdrawn) && h.bug != "believes that nothing comes back" {
 		s.Returns = withdraw.Yes
 	}
 	if p.holds && h.bug != "does not wait for what a router holds" {
@@ -287,6 +301,15 @@ func (h *host) sighting(of withdraw.Process, q asking) withdraw.Sighting {
 		s.InFlight = withdraw.Count{
 			Known: true, Value: h.world.bound(p, pod), HeldToEnd: withdraw.Yes, NeverReset: withdraw.Yes, AllPaths: withdraw.Yes,
 			SurvivesRemoval: withdraw.Yes, UniqueIDs: withdraw.Yes,
+		}
+		if p.drains > 0 {
+			s.InFlight.SurvivesRemoval = withdraw.No
+			if s.Membership == withdraw.Absent {
+				s.InFlight.Value = 0
+			}
+		}
+		if p.resets {
+			s.InFlight.Value, s.InFlight.NeverReset = 0, withdraw.Unknown
 		}
 	}
 	return s
@@ -300,6 +323,11 @@ func (h *host) tell(of withdraw.Process, pod PodRef, leave bool) {
 	}
 	if leave {
 		h.must(h.everBound[pod.UID], "%s is told to leave %s alone, which no written operation is about", p.name, pod.Name)
+		if _, again := p.draining[pod.UID]; p.lists[pod.UID] && !again {
+			p.draining[pod.UID] = h.tick + p.drains
+		} else {
+			delete(p.draining, pod.UID)
+		}
 		delete(p.lists, pod.UID)
 		h.reached["told"]++
 		h.log("%s is told to leave %s alone", p.name, pod.Name)
@@ -308,8 +336,9 @@ func (h *host) tell(of withdraw.Process, pod PodRef, leave bool) {
 	if h.bug == "tells no router that a replica is kept" {
 		return
 	}
-	if there := h.byUID(pod.UID); there != nil && !there.leaving() {
+	if there := h.byUID(pod.UID); there != nil && !there.leaving() && h.tick >= p.draining[pod.UID] {
 		p.lists[pod.UID] = true
+		delete(p.draining, pod.UID)
 		h.reached["told otherwise"]++
 		h.log("%s is told to choose %s again", p.name, pod.Name)
 	}

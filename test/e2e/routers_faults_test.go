@@ -57,6 +57,19 @@ var failingOpen = lie{
 	end:   func(t *testing.T, f *fronted) { t.Helper(); f.pool(t, "FailClose") },
 }
 
+// addressReused is an entry with the address of a replica that is of another Pod.
+var addressReused = lie{
+	what: "another Pod at the address", reason: names.HeldRouterUnread,
+	begin: func(t *testing.T, f *fronted) {
+		t.Helper()
+		f.fault(t, fake.Fault{Name: fake.ReuseAddress, Pod: "qwen-server-2"})
+	},
+	end: func(t *testing.T, f *fronted) {
+		t.Helper()
+		f.fault(t, fake.Fault{Name: fake.ReuseAddress, Pod: "qwen-server-2", Off: true})
+	},
+}
+
 // row is a router, what it can get wrong, and what of that is found out.
 type row struct {
 	router bundle.Release
@@ -96,7 +109,8 @@ var rows = []row{
 	{
 		// The worker drains for longer than a withdrawal may take without coming closer.
 		router: bundle.Release{Family: fake.SMG, Version: "1.9.0"}, args: []string{"--drain-settle-secs", "35"}, told: true,
-		harmless: []fake.Fault{{Name: fake.LoadAlwaysZero}, {Name: fake.SucceedForUnknown}, {Name: fake.EngineGaugeLag}},
+		lies:     []lie{ofOne(names.HeldRouterUnread, fake.Unauthorized, "")},
+		harmless: []fake.Fault{{Name: fake.LoadAlwaysZero}, {Name: fake.SucceedForUnknown}},
 	},
 	{
 		router: bundle.Release{Family: fake.SMG, Version: "1.10.0"},
@@ -104,14 +118,15 @@ var rows = []row{
 			everywhere(names.HeldRouterSelects, fake.LoseDeletes, ""),
 			ofOne(names.HeldRouterSelects, fake.IgnoreLabels, ""),
 			everywhere(names.HeldRouterUnread, fake.TruncateList, "0"),
+			addressReused,
 		},
 		harmless: []fake.Fault{
 			{Name: fake.CollapseDrain}, {Name: fake.IgnoreReadiness}, {Name: fake.LoadAlwaysZero}, {Name: fake.ResetLoad}, {Name: fake.AddAgain},
-			{Name: fake.StaleRetry}, {Name: fake.StalePick}, {Name: fake.EngineGaugeLag},
+			{Name: fake.StaleRetry}, {Name: fake.StalePick},
 		},
 	},
-	{router: bundle.Release{Family: fake.LLMD, Version: "0.8.0"}},
-	{router: bundle.Release{Family: fake.LLMD, Version: "0.9.0"}},
+	{router: bundle.Release{Family: fake.LLMD, Version: "0.8.0"}, lies: []lie{ofOne(names.HeldRouterSelects, fake.Disagree, "")}},
+	{router: bundle.Release{Family: fake.LLMD, Version: "0.9.0"}, lies: []lie{ofOne(names.HeldRouterSelects, fake.IgnoreLabels, "")}},
 	{
 		router: llmdRouter,
 		lies: []lie{

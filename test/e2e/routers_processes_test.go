@@ -98,6 +98,25 @@ func TestRouterThatStartsAgain(t *testing.T) {
 	requireNothingCut(t, records())
 }
 
+// One that follows labels has to say itself what it knows, once it has started again.
+func TestRouterThatStartsAgainInAProof(t *testing.T) {
+	for _, release := range []bundle.Release{{Family: fake.SMG, Version: "1.10.0"}, llmdRouter} {
+		t.Run(string(release.Family), func(t *testing.T) {
+			f := behind(t, router.Router{Release: release}, v1alpha1.RetirementBudgets{}, server(2))
+			other, again := f.processes(t)[0], f.processes(t)[1]
+			records := stream(t, f.cluster, f.key.Namespace, f.through(t, other))
+			f.scale(t, 1)
+			f.said(t, "qwen-server-1", again.Pod.Name, func(r v1alpha1.RetirementRouter) bool { return r.Missing == names.HeldRouterHolds })
+			require.NoError(t, again.Fault(t.Context(), fake.Fault{Name: fake.Restart}))
+			restarted := time.Now()
+			last, said := f.over(t, v1alpha1.EndCompleted, time.Time{})
+			said.requireWhole(t, []router.Process{other, again}, false, "qwen-server-1")
+			require.Greater(t, last.EndedAt.Sub(restarted), 5*time.Second, "what it said before counts no more")
+			requireNothingCut(t, records())
+		})
+	}
+}
+
 // All processes of the router are replaced by others while replicas are taken away.
 func TestRouterIsRolledOut(t *testing.T) {
 	for _, release := range []bundle.Release{vllmRouter, llmdRouter} {
