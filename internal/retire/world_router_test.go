@@ -60,7 +60,7 @@ func (w *world) route() {
 func (w *world) addProcess() {
 	w.made++
 	p := &process{
-		name: "router-" + strconv.Itoa(w.made), told: w.chance(2), slow: w.random.IntN(3), window: 1 + w.random.IntN(9),
+		name: "router-" + strconv.Itoa(w.made), told: w.chance(2), slow: w.random.IntN(3), window: 1 + w.random.IntN(15),
 		holds: w.chance(4), counts: w.chance(2), resets: w.chance(3),
 	}
 	if p.told && w.chance(2) {
