@@ -59,7 +59,7 @@
 //
 //   - No member with work is deleted, but by a Deletion that ran out of time.
 //   - Nothing but what was bound is touched, and the Workload of Pods that others have
-//     deleted, which Kueue would hold without end.
+//     deleted or that a Deletion takes, which Kueue would hold without end.
 //   - No Workload is deleted while a Pod of its replica stays.
 //   - What is kept, or wanted again, serves again.
 //   - Every operation ends by its deadline once faults stop, or when a process that

@@ -134,7 +134,7 @@ func (h *host) deleteWorkload(a DeleteWorkload) {
 }
 
 // checkDeleteWorkload: Kueue would delete what stays of it; what was given up or is
-// wanted again keeps it; and what was bound is not another one.
+// wanted again keeps it; and what was bound is not another one, unless all goes.
 func (h *host) checkDeleteWorkload(k *workload) {
 	for _, uid := range k.owners {
 		p := h.byUID(uid)
@@ -147,7 +147,7 @@ func (h *host) checkDeleteWorkload(k *workload) {
 		return
 	}
 	h.must(t.State == v1alpha1.StateSettling, "the Workload of %s is deleted in %s", k.slot, t.State)
-	h.must(t.Workload.UID == k.UID, "the Workload %s of %s is deleted, and %s is bound", k.UID, k.slot, t.Workload.UID)
+	h.must(t.Workload.UID == k.UID || h.spec.Deleting, "the Workload %s of %s is deleted, and %s is bound", k.UID, k.slot, t.Workload.UID)
 }
 
 // checkQueued: no Workload is left that holds Pods which are to go.

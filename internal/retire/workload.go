@@ -10,7 +10,8 @@ import (
 // workloads deletes the Kueue Workloads of replicas that leave. Kueue deletes the Pods
 // of a Workload that is deleted, busy or not, so it goes only when nothing of its
 // replica stays; and it holds the Pods of a group until their Workload is gone, so it
-// does go, whoever deleted the Pods. No target waits for it.
+// does go, whoever deleted the Pods, and in a Deletion whichever was bound: there is
+// nobody else. No target waits for it.
 func (s *step) workloads() {
 	for i := range s.seen.Replicas {
 		r := &s.seen.Replicas[i]
@@ -20,7 +21,9 @@ func (s *step) workloads() {
 		uid, bound := s.boundWorkload(r)
 		switch at := s.usedUntil(r); {
 		case r.WorkloadUnknown:
-		case r.Workload == nil, bound && r.Workload.UID != uid: // gone, or another one of its name
+		case r.Workload == nil:
+			continue
+		case bound && r.Workload.UID != uid && !s.spec.Deleting: // another one, perhaps of Pods to come
 			continue
 		case !bound && s.now.Before(at):
 			s.wakeAt(at)
