@@ -60,7 +60,7 @@ func (w *world) people(p *pod) {
 		}
 	case 9:
 		if w.spec.Deleting {
-			w.spec.WaitForIdle = !w.spec.WaitForIdle
+			w.spec.WaitForIdle, w.waitedUntil = !w.spec.WaitForIdle, w.tick
 			w.ask("wait for idle: %t", w.spec.WaitForIdle)
 		}
 	case 10:
