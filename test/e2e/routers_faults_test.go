@@ -57,19 +57,6 @@ var failingOpen = lie{
 	end:   func(t *testing.T, f *fronted) { t.Helper(); f.pool(t, "FailClose") },
 }
 
-// addressReused is an entry with the address of a replica that is of another Pod.
-var addressReused = lie{
-	what: "another Pod at the address", reason: names.HeldRouterUnread,
-	begin: func(t *testing.T, f *fronted) {
-		t.Helper()
-		f.fault(t, fake.Fault{Name: fake.ReuseAddress, Pod: "qwen-server-2"})
-	},
-	end: func(t *testing.T, f *fronted) {
-		t.Helper()
-		f.fault(t, fake.Fault{Name: fake.ReuseAddress, Pod: "qwen-server-2", Off: true})
-	},
-}
-
 // row is a router, what it can get wrong, and what of that is found out.
 type row struct {
 	router bundle.Release
@@ -118,7 +105,6 @@ var rows = []row{
 			everywhere(names.HeldRouterSelects, fake.LoseDeletes, ""),
 			ofOne(names.HeldRouterSelects, fake.IgnoreLabels, ""),
 			everywhere(names.HeldRouterUnread, fake.TruncateList, "0"),
-			addressReused,
 		},
 		harmless: []fake.Fault{
 			{Name: fake.CollapseDrain}, {Name: fake.IgnoreReadiness}, {Name: fake.LoadAlwaysZero}, {Name: fake.ResetLoad}, {Name: fake.AddAgain},

@@ -52,7 +52,7 @@ func TestRouterThatEndsIsWaitedFor(t *testing.T) {
 	ending := f.processes(t)[1]
 	e := f.engine(t, "qwen-server-0") // which each process chooses first
 	answer, err := clients.Once(t.Context(), f.cluster, client.ObjectKey{Namespace: f.key.Namespace, Name: f.through(t, ending)},
-		"--clients=1", "--min-tokens=500", "--max-tokens=500", "--tokens-per-second=20")
+		"--clients=1", "--min-tokens=360", "--max-tokens=360", "--tokens-per-second=20")
 	require.NoError(t, err)
 	require.NoError(t, until(t.Context(), "the stream to begin", func() (bool, error) { return len(e.events(standin.RequestStarted)) > 0, nil }))
 	require.NoError(t, f.cluster.Client.Delete(t.Context(), &ending.Pod))
