@@ -74,7 +74,6 @@ func (r *Reconciler) gather(ctx context.Context, live bool, key types.Namespaced
 		return s, nil
 	}
 	o.Foreground = slices.Contains(md.Finalizers, metav1.FinalizerDeleteDependents)
-	o.Orphaned = o.Orphaned || slices.Contains(md.Finalizers, metav1.FinalizerOrphanDependents)
 	namespace := &corev1.Namespace{}
 	err := r.Live.Get(ctx, types.NamespacedName{Name: md.Namespace}, namespace)
 	gone := apierrors.IsNotFound(err) // somebody forced it, and left what was in it
@@ -104,16 +103,23 @@ func (r *Reconciler) gatherPods(ctx context.Context, from client.Reader, s *seen
 			}
 		}
 	}
-	orphan := func(pod *corev1.Pod) bool { return bound[pod.UID] && metav1.GetControllerOf(pod) == nil }
-	owned := func(pod *corev1.Pod) bool { return metav1.IsControlledBy(pod, md) }
-	// Where others stay that it controls, somebody has taken a Pod out, and no deletion has.
-	s.observations.Orphaned = !contains(pods.Items, owned) && contains(pods.Items, orphan)
-	unreachable := map[string]bool{}
+	var owned, orphans []*corev1.Pod
 	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if !owned(pod) && (!orphan(pod) || !s.observations.Orphaned) {
-			continue
+		switch pod := &pods.Items[i]; {
+		case metav1.IsControlledBy(pod, md):
+			owned = append(owned, pod)
+		case bound[pod.UID] && metav1.GetControllerOf(pod) == nil:
+			orphans = append(orphans, pod)
 		}
+	}
+	cascade := md.DeletionTimestamp != nil && slices.Contains(md.Finalizers, metav1.FinalizerOrphanDependents)
+	// Else somebody has taken a Pod out: that leaves the others to the deletion, and this one
+	// to whoever it was.
+	if s.observations.Orphaned = cascade || len(owned) == 0 && len(orphans) > 0; s.observations.Orphaned {
+		owned = append(owned, orphans...)
+	}
+	unreachable := map[string]bool{}
+	for _, pod := range owned {
 		node := pod.Spec.NodeName
 		if _, known := unreachable[node]; !known && node != "" {
 			if unreachable[node], err = r.unreachable(ctx, node); err != nil {
@@ -123,10 +129,6 @@ func (r *Reconciler) gatherPods(ctx context.Context, from client.Reader, s *seen
 		s.add(pod, unreachable[node])
 	}
 	return nil
-}
-
-func contains(pods []corev1.Pod, which func(*corev1.Pod) bool) bool {
-	return slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return which(&pod) })
 }
 
 // add puts a Pod into its slot, by its name as the operator does. One without the

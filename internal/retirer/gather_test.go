@@ -280,17 +280,23 @@ func TestTheCacheKeepsWhatDecisionsNeedAndNoMore(t *testing.T) {
 func TestWhatADeletionFinds(t *testing.T) {
 	for what, tc := range map[string]struct {
 		taken    []int
+		cascade  bool
 		orphaned bool
 		replicas int
 	}{
-		"all that it controls":                       {nil, false, 3},
-		"one that somebody has taken out":            {[]int{1}, false, 2},
-		"all of them left behind by its own cascade": {[]int{0, 1, 2}, true, 3},
+		"all that it controls":                            {nil, false, false, 3},
+		"one that somebody has taken out":                 {[]int{1}, false, false, 2},
+		"all of them left behind, and its finalizer gone": {[]int{0, 1, 2}, false, true, 3},
+		"some of them left behind so far":                 {[]int{1}, true, true, 3},
+		"none of them left behind yet":                    {nil, true, true, 3},
 	} {
 		t.Run(what, func(t *testing.T) {
 			md := &v1alpha1.ModelDeployment{ObjectMeta: metav1.ObjectMeta{
 				Name: "chat", Namespace: "ns", UID: "md", DeletionTimestamp: new(metav1.Now()), Finalizers: []string{names.Finalizer},
 			}}
+			if tc.cascade {
+				md.Finalizers = append(md.Finalizers, metav1.FinalizerOrphanDependents)
+			}
 			md.Spec.Roles = []v1alpha1.Role{{Name: "server", Replicas: new(int32(3))}}
 			md.Status.Retirement = &v1alpha1.RetirementStatus{Cause: v1alpha1.CauseDeletion, State: v1alpha1.StateDraining}
 			var pods []client.Object
