@@ -23,6 +23,7 @@ var allowed = map[string][]string{
 	"internal/render":   {"api", "internal/engine", "internal/drain", "k8s.io/api", "k8s.io/apimachinery"},
 	"internal/validate": {"api", "internal/engine", "internal/drain", "internal/render", "k8s.io/api", "k8s.io/apimachinery"},
 	"internal/mutate":   {"api", "internal/engine", "internal/drain", "internal/validate", "k8s.io/api", "k8s.io/apimachinery"},
+	"internal/startup":  {"k8s.io/api"},
 	"internal/withdraw": {"api/names", "k8s.io/apimachinery/pkg/types"},
 	"internal/retire":   {"api", "internal/withdraw", "k8s.io/api", "k8s.io/apimachinery"},
 	"internal/manifest": {"api", "internal/engine", "internal/drain", "internal/validate", "internal/mutate", "k8s.io/api", "k8s.io/apimachinery", "go.yaml.in/yaml"},

@@ -1,8 +1,6 @@
 package retire
 
 import (
-	"slices"
-
 	"github.com/lastcall-dev/lastcall/api/v1alpha1"
 )
 
@@ -18,8 +16,7 @@ func (s *step) begin(replicas []*Replica) {
 		s.forget(completed) // said already
 	}
 	if room := max(min(MaxTargets-underWay, maxListed-len(s.targets())), 0); len(replicas) > room {
-		slices.SortStableFunc(replicas, func(a, b *Replica) int { return s.refuses(a) - s.refuses(b) })
-		replicas = replicas[:room]
+		replicas = s.refusedLast(replicas)[:room]
 	}
 	members := 0
 	for i := range s.targets() {
@@ -52,15 +49,22 @@ func (s *step) begin(replicas []*Replica) {
 	}
 }
 
-// refuses is 1 for a replica that is given up as soon as it is admitted: it must not take
-// the room of one that can go.
-func (s *step) refuses(r *Replica) int {
-	t := s.admit(r)
-	members := s.bound(&t)
-	if s.spec.Deleting || nothingRuns(members) != "" || cannotProve(members) == "" {
-		return 0
+// refusedLast moves those back that are given up as soon as they are admitted: they must
+// not take the room of one that can go. A Deletion refuses nobody.
+func (s *step) refusedLast(replicas []*Replica) []*Replica {
+	if s.spec.Deleting {
+		return replicas
 	}
-	return 1
+	var first, refused []*Replica
+	for _, r := range replicas {
+		t := s.admit(r)
+		if members := s.bound(&t); nothingRuns(members) == "" && cannotProve(members) != "" {
+			refused = append(refused, r)
+		} else {
+			first = append(first, r)
+		}
+	}
+	return append(first, refused...)
 }
 
 func (s *step) cause(replicas []*Replica) v1alpha1.RetirementCause {

@@ -45,12 +45,14 @@
 // are asked on: where one can choose the target again, it goes back to Withdrawing.
 //
 // What does not run goes from Admitted to Deleting, what a Deletion takes from
-// Admitted to Draining. Deleting ends Aborted only where no delete was accepted and
+// Admitted to Draining, and where that waits for idle without a bound, from there to
+// Deleting when nothing runs any more. Deleting ends Aborted only where no delete was accepted and
 // the proof could not be earned again in the time of Draining, or the replica is
 // wanted again: nothing is held for ever.
 //
 // Only three ways lead back: a mark that somebody removed (Withdrawing, Draining, or
-// Deleting before any delete was accepted, to Disqualified), a delete that was
+// Deleting before any delete was accepted, to Disqualified; a Deletion marks it again
+// where it is, or would never end), a delete that was
 // refused (the proof is earned again before the next one, in Deleting), and a replica
 // thought not to run that does (Deleting to Admitted). No deadline moves for any of
 // them.

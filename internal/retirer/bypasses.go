@@ -36,9 +36,9 @@ type bypass struct {
 }
 
 // bypasses is whether anything but its router may choose each replica, or its pool has it
-// still. The gateways in
-// front of endpoint pickers do where their pool fails open: one that has not heard yet
-// that the replica is no part of the pool any more sends to it when no picker answers.
+// still. The gateways in front of endpoint pickers do where their pool fails open: one
+// that has not heard yet that the replica is no part of the pool any more sends to it when
+// no picker answers.
 func (r *routers) bypasses(ctx context.Context, ref routerRef, about []router.Backend) []bypass {
 	all := make([]bypass, len(about))
 	pools := map[string]pools{}

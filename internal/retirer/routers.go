@@ -221,10 +221,11 @@ func (r *routers) askAll(ctx context.Context, l *fleet, silent map[types.UID]boo
 			ctx, cancel := context.WithTimeout(ctx, processTimeout)
 			defer cancel()
 			said[i] = l.family.Look(ctx, l.client, *p, about)
-			if answers(said[i]) {
+			answered := answers(said[i])
+			if answered {
 				p.Run = said[i][0].Run
 			}
-			r.metrics.question(l.name, answers(said[i]))
+			r.metrics.question(l.name, answered)
 		})
 	}
 	asking.Wait()

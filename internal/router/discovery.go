@@ -127,6 +127,24 @@ func comesBack(a args, b *Backend) (withdraw.Tri, string) {
 	return withdraw.No, ""
 }
 
+const (
+	// httpWindow is the 10 s of a connect, and the moments around it: vllm-router chooses
+	// within 2 s.
+	httpWindow = 12 * time.Second
+	// grpcWindow is for a connect of 10 s and for building the request, which fetches
+	// images, both between choosing a worker and counting for it.
+	grpcWindow = 30 * time.Second
+)
+
+// window is that of a replica by its entries, and the longest there is where it has none:
+// what others are says nothing of it.
+func window(own []*worker) time.Duration {
+	if len(own) == 0 || slices.ContainsFunc(own, func(w *worker) bool { return !w.http() }) {
+		return grpcWindow
+	}
+	return httpWindow
+}
+
 // pairs is whether a process sends a request to a prefill worker and to a decode worker.
 func pairs(a args, r *roster) withdraw.Tri {
 	switch {

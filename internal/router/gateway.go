@@ -4,7 +4,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/lastcall-dev/lastcall/internal/withdraw"
 )
@@ -103,15 +102,6 @@ func (g gateway) told() bool {
 		return false
 	}
 	return g.base == modelGateway || g.base == smg && g.version != version{} && g.version.compare(lastOld) <= 0
-}
-
-// window is that of a replica by its entries, and the longest there is where it has none:
-// what others are says nothing of it.
-func window(own []*worker) time.Duration {
-	if len(own) == 0 || slices.ContainsFunc(own, func(w *worker) bool { return !w.http() }) {
-		return grpcWindow
-	}
-	return httpWindow
 }
 
 // holds is whether a request can wait for its prefill when its decode worker has been

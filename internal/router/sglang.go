@@ -6,20 +6,10 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"time"
 
 	"k8s.io/utils/clock"
 
 	"github.com/lastcall-dev/lastcall/internal/withdraw"
-)
-
-const (
-	// httpWindow is the 10 s of a connect, and the moments around it: vllm-router chooses
-	// within 2 s.
-	httpWindow = 12 * time.Second
-	// grpcWindow is for a connect of 10 s and for building the request, which fetches
-	// images, both between choosing a worker and counting for it.
-	grpcWindow = 30 * time.Second
 )
 
 // draining is the status of a worker that is on its way out: it is not chosen and not
@@ -127,11 +117,12 @@ func (sglang) Withdraw(ctx context.Context, client *http.Client, p Process, b Ba
 // again there. Elsewhere a worker that was added by hand would be one that no change of
 // labels ever removes.
 func (sglang) Restore(ctx context.Context, client *http.Client, p Process, b Backend) error {
-	if !newGateway(p).told() {
+	g := newGateway(p)
+	if !g.told() {
 		return nil
 	}
 	var labels map[string]string
-	if newGateway(p).base == smg && b.UID != "" { // or its discovery would not take it out with its Pod
+	if g.base == smg && b.UID != "" { // or its discovery would not take it out with its Pod
 		labels = map[string]string{labelPodUID: string(b.UID), labelPodName: b.Name}
 	}
 	return register(ctx, client, p, b, labels)

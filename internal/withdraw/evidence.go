@@ -34,8 +34,8 @@ type Process struct {
 	Told bool
 	// Drains is whether what it was told begins a drain, which being told again ends.
 	Drains bool
-	// Refused is what it answered when it was told last and did not take that, for
-	// people.
+	// Refused is what it answered when it was told last and did not take that; empty where
+	// it did. People read it, and it is told again sooner.
 	Refused string
 }
 

@@ -25,7 +25,8 @@ type Testimony struct {
 	// whole. Message is what was seen of it.
 	Missing, Message string
 	// CloserAt is when its part last came closer: it said that it cannot choose the replica
-	// and would not by itself, or began to run. Silence does not take that back. Zero where its last word was another one.
+	// and would not by itself, or began to run. Silence does not take that back. Zero where
+	// its last word was another one.
 	CloserAt time.Time
 	// AskedAt is when it was asked last; zero where it never was.
 	AskedAt time.Time

@@ -97,7 +97,7 @@ var rows = []row{
 		// The worker drains for longer than a withdrawal may take without coming closer.
 		router: bundle.Release{Family: fake.SMG, Version: "1.9.0"}, args: []string{"--drain-settle-secs", "35"}, told: true,
 		lies:     []lie{ofOne(names.HeldRouterUnread, fake.Unauthorized, "")},
-		harmless: []fake.Fault{{Name: fake.LoadAlwaysZero}, {Name: fake.SucceedForUnknown}},
+		harmless: []fake.Fault{{Name: fake.LoadAlwaysZero}, {Name: fake.SucceedForUnknown}, {Name: fake.EngineGaugeLag}},
 	},
 	{
 		router: bundle.Release{Family: fake.SMG, Version: "1.10.0"},
@@ -108,7 +108,7 @@ var rows = []row{
 		},
 		harmless: []fake.Fault{
 			{Name: fake.CollapseDrain}, {Name: fake.IgnoreReadiness}, {Name: fake.LoadAlwaysZero}, {Name: fake.ResetLoad}, {Name: fake.AddAgain},
-			{Name: fake.StaleRetry}, {Name: fake.StalePick},
+			{Name: fake.StaleRetry}, {Name: fake.StalePick}, {Name: fake.EngineGaugeLag},
 		},
 	},
 	{router: bundle.Release{Family: fake.LLMD, Version: "0.8.0"}, lies: []lie{ofOne(names.HeldRouterSelects, fake.Disagree, "")}},

@@ -52,7 +52,7 @@ func TestStreamThatEndsInsideTheWindowCompletes(t *testing.T) {
 	require.Greater(t, r.End.Sub(d.deleted), 10*time.Second, "the request was to end inside the window")
 	ended := e.events(standin.RequestEnded)
 	require.NotEmpty(t, ended)
-	require.LessOrEqual(t, d.sigterm-ended[len(ended)-1].Time.Sub(d.deleted), 3500*time.Millisecond, "SIGTERM follows the last token")
+	require.LessOrEqual(t, d.sigterm-ended[len(ended)-1].Time.Sub(d.deleted), 2500*time.Millisecond, "SIGTERM follows the last token")
 	d.requireEnd(t, names.EndDrained)
 }
 
