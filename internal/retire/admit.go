@@ -97,8 +97,10 @@ func (s *step) admit(r *Replica) v1alpha1.RetirementTarget {
 	for i := range r.Members {
 		m := &r.Members[i]
 		t.Members = append(t.Members, v1alpha1.RetirementMember{Name: m.Name, UID: m.UID, ContainerID: m.ContainerID, Answering: i == answering})
+		if i == 0 {
+			t.Routers = s.told[m.UID] // or nobody would tell them that it is kept in the end
+		}
 	}
-	t.Routers = s.told[t.Members[0].UID] // or nobody would tell them that it is kept in the end
 	return t
 }
 

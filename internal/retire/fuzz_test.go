@@ -1,6 +1,7 @@
 package retire
 
 import (
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strconv"
@@ -27,6 +28,14 @@ func FuzzStep(f *testing.F) {
 		}
 		f.Add(seed)
 	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 20000 { // to what a router is told leads a long way of coincidences
+		seed := make([]byte, 400)
+		for i := range seed {
+			seed[i] = byte(random.Uint32())
+		}
+		f.Add(seed)
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		in := &input{data: data}
 		now, spec, status, seen := beginning.Add(in.seconds()), in.spec(), in.status(), in.observations()
@@ -48,6 +57,12 @@ func FuzzStep(f *testing.F) {
 				require.True(t, binds(status, a.Pod.UID, deleting), "%s is deleted on a decision that is not written", a.Pod.UID)
 			case DeleteWorkload:
 				require.False(t, stays(seen, a.Workload), "%s is deleted, and Pods of it stay", a.Workload.UID)
+			case AskRouter:
+				require.True(t, spec.Plan == PlanRouter && observed(seen, a.Pod.UID), "the router is asked about %s", a.Pod.UID)
+			case WithdrawFromRouter:
+				require.True(t, binds(after, a.Pod.UID, told(a.Process.UID)), "%s is told to leave %s alone, and it is not written", a.Process.UID, a.Pod.UID)
+			case RestoreToRouter:
+				require.True(t, binds(after, a.Pod.UID, aborted) && binds(status, a.Pod.UID, told(a.Process.UID)), "%s was not told to leave %s alone", a.Process.UID, a.Pod.UID)
 			case Requalify:
 				require.True(t, observed(seen, a.Pod.UID), "%s is not there", a.Pod.UID)
 			case ReleaseFinalizer:
@@ -59,6 +74,13 @@ func FuzzStep(f *testing.F) {
 		}
 		require.LessOrEqual(t, wakes, 1)
 	})
+}
+
+// told is whether a target says that a process was told to leave it alone.
+func told(process types.UID) func(*v1alpha1.RetirementTarget) bool {
+	return func(t *v1alpha1.RetirementTarget) bool {
+		return slices.ContainsFunc(toldOf(t), func(r v1alpha1.RetirementRouter) bool { return r.UID == process })
+	}
 }
 
 func deleting(t *v1alpha1.RetirementTarget) bool { return t.State == v1alpha1.StateDeleting }
@@ -134,7 +156,7 @@ func (in *input) role() string { return []string{"a", "b"}[in.below(2)] }
 func (in *input) spec() Spec {
 	flags := in.next()
 	s := Spec{
-		Generation: int64(in.below(4)), Plan: []Plan{PlanHold, PlanConnections, "Unknown"}[in.below(3)], Wanted: map[string]int32{},
+		Generation: int64(in.below(4)), Plan: []Plan{PlanHold, PlanConnections, "Unknown", PlanRouter}[in.below(4)], Wanted: map[string]int32{},
 		Budgets:  Budgets{in.seconds(), in.seconds(), in.seconds()},
 		Deleting: flags&1 == 1, WaitForIdle: flags&2 == 2, RetryToken: []string{"", "t1", "t2"}[in.below(3)],
 	}
@@ -177,6 +199,18 @@ func (in *input) status() (s Status) {
 		if in.yes() {
 			t.Workload = &v1alpha1.RetirementWorkload{Name: "w", UID: in.uid()}
 		}
+		for n := range in.below(3) {
+			r := v1alpha1.RetirementRouter{Pod: "r", UID: types.UID("r" + strconv.Itoa(n))}
+			if in.yes() {
+				at := in.at()
+				r.ToldAt = &at
+			}
+			t.Routers = append(t.Routers, r)
+		}
+		if in.yes() {
+			at := in.at()
+			t.MarkedAt, t.WithdrawnAt = &at, &at
+		}
 		if in.yes() {
 			at, n := in.at(), int64(in.below(3))
 			t.ReadAt, t.IdleSince, t.InFlight = &at, &at, &n
@@ -218,7 +252,38 @@ func (in *input) observations() Observations {
 			seen.Refused[uid] = Refusal{At: in.at().Time, Message: "refused"}
 		}
 	}
+	if in.below(3) == 0 {
+		seen.Since = beginning.Add(in.seconds())
+	}
+	seen.Routed = map[types.UID]withdraw.Routed{}
+	for _, r := range seen.Replicas {
+		for _, m := range r.Members {
+			if in.yes() {
+				seen.Routed[m.UID] = in.routed()
+			}
+		}
+	}
 	return seen
+}
+
+func (in *input) run() string { return []string{"1", "1", "1", "2"}[in.below(4)] }
+
+// routed is what up to three processes of a router have said.
+func (in *input) routed() withdraw.Routed {
+	tri := func() withdraw.Tri { return []withdraw.Tri{withdraw.Unknown, withdraw.Yes, withdraw.No}[in.below(3)] }
+	r := withdraw.Routed{Fleet: withdraw.Fleet{ListedAt: in.at().Time, Bypassed: tri()}, Sightings: map[types.UID][]withdraw.Sighting{}}
+	for n := range in.below(4) {
+		p := withdraw.Process{Pod: "r", UID: types.UID("r" + strconv.Itoa(n)), Run: in.run(), StartedAt: in.at().Time, Told: in.yes(), Drains: in.yes()}
+		r.Fleet.Processes = append(r.Fleet.Processes, p)
+		for range in.below(4) {
+			at := in.at().Time
+			r.Sightings[p.UID] = append(r.Sightings[p.UID], withdraw.Sighting{
+				SentAt: at, ReceivedAt: at, Run: in.run(), Answered: in.yes(), Membership: withdraw.Membership(in.below(5)),
+				Window: time.Duration(in.below(4)) * time.Second, Holds: tri(), Returns: tri(),
+			})
+		}
+	}
+	return r
 }
 
 func (in *input) member() Member {
@@ -227,7 +292,7 @@ func (in *input) member() Member {
 		Name: "p", UID: in.uid(), ResourceVersion: "1", Index: int32(in.below(3)) - 1, Size: int32(in.below(3)), ContainerID: in.container(),
 		Running: flags&1 == 1, Ended: flags&6 == 6, Withdrawn: flags&8 == 8, TakenOver: flags&48 == 48, Split: flags&192 == 192,
 		Grace: in.seconds(), Engine: []string{"vllm", "sglang", ""}[in.below(3)], Refresh: time.Duration(in.below(8)) * time.Second,
-		NodeUnreachable: in.below(8) == 7,
+		NodeUnreachable: in.below(8) == 7, Starting: in.below(4) == 3,
 	}
 	if in.below(4) == 3 {
 		m.LeavingBy = beginning.Add(in.seconds())

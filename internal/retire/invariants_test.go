@@ -60,6 +60,15 @@ func copied(status Status, seen Observations) (Status, Observations) {
 		seen.Direct[uid] = d
 	}
 	seen.Refused = maps.Clone(seen.Refused)
+	seen.Routed = maps.Clone(seen.Routed)
+	for uid, r := range seen.Routed {
+		r.Fleet.Processes = slices.Clone(r.Fleet.Processes)
+		r.Sightings = maps.Clone(r.Sightings)
+		for process := range r.Sightings {
+			r.Sightings[process] = slices.Clone(r.Sightings[process])
+		}
+		seen.Routed[uid] = r
+	}
 	return status, seen
 }
 

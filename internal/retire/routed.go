@@ -175,11 +175,12 @@ func (s *step) restore(t *v1alpha1.RetirementTarget) bool {
 	}
 	restored := !seen.Fleet.ListedAt.IsZero()
 	for _, p := range seen.Fleet.Processes {
-		if !p.Told {
+		settles, told := settled(t, p)
+		if !told { // or one whose selector leaves the replica out would be made to list it
 			continue
 		}
 		last := seen.Last(p, t.PhaseStartedAt.Time)
-		restored = restored && last != nil && last.Membership == withdraw.Selectable && !last.SentAt.Before(s.settled(t, p))
+		restored = restored && last != nil && last.Membership == withdraw.Selectable && !last.SentAt.Before(settles)
 		gone := last != nil && (last.Membership == withdraw.Absent || last.Membership == withdraw.MembershipUnknown && last.Answered)
 		if gone { // or it may be, as in a list of nobody: to be told what is so already does nothing
 			s.do(RestoreToRouter{Process: p, Pod: PodRef{Name: b.Name, UID: b.UID}})
@@ -198,14 +199,15 @@ func (s *step) stillThere(t *v1alpha1.RetirementTarget) (bound, bool) {
 	return bound{}, false
 }
 
-// settled is from when a process that lists a target goes on to list it.
-func (s *step) settled(t *v1alpha1.RetirementTarget, p withdraw.Process) time.Time {
+// settled is from when a process that was told to leave a target alone, and lists it,
+// goes on to list it; false where it was not told.
+func settled(t *v1alpha1.RetirementTarget, p withdraw.Process) (time.Time, bool) {
 	for _, r := range toldOf(t) {
-		if r.UID == p.UID {
-			return r.ToldAt.Add(RestoreAfter)
+		if r.UID == p.UID && p.Told {
+			return r.ToldAt.Add(RestoreAfter), true
 		}
 	}
-	return time.Time{}
+	return time.Time{}, false
 }
 
 // observe writes down what the router says of a replica that is refused because it

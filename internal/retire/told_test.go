@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lastcall-dev/lastcall/api/v1alpha1"
 	"github.com/lastcall-dev/lastcall/internal/withdraw"
 )
 
@@ -52,6 +54,28 @@ func TestAProcessThatNeverListedAReplicaIsNotMadeTo(t *testing.T) {
 	})
 	assert.Empty(t, left)
 	assert.Empty(t, back)
+}
+
+// One of two is told, and the other never listed the replica.
+func TestOnlyWhoWasToldIsToldOtherwise(t *testing.T) {
+	spec, status, seen := in(v1alpha1.StateAborted)
+	spec.Plan = PlanRouter
+	at := metav1.NewMicroTime(beginning.Add(-time.Minute))
+	status.Retirement.Targets[0].Routers = []v1alpha1.RetirementRouter{{Pod: "r1", UID: "r1", ToldAt: &at}, {Pod: "r2", UID: "r2"}}
+	routed := withdraw.Routed{Fleet: withdraw.Fleet{ListedAt: beginning, Bypassed: withdraw.No}, Sightings: map[types.UID][]withdraw.Sighting{}}
+	for _, uid := range []types.UID{"r1", "r2"} {
+		routed.Fleet.Processes = append(routed.Fleet.Processes, withdraw.Process{Pod: string(uid), UID: uid, Run: "1", Told: true})
+		routed.Sightings[uid] = []withdraw.Sighting{{SentAt: beginning, ReceivedAt: beginning, Run: "1", Answered: true, Membership: withdraw.Absent}}
+	}
+	seen.Routed = map[types.UID]withdraw.Routed{"u1": routed}
+	_, actions := Step(beginning.Add(time.Second), spec, status, seen)
+	var back []types.UID
+	for _, a := range actions {
+		if restore, is := a.(RestoreToRouter); is {
+			back = append(back, restore.Process.UID)
+		}
+	}
+	assert.Equal(t, []types.UID{"r1"}, back)
 }
 
 func TestHowOftenAProcessIsTold(t *testing.T) {
